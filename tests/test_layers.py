@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("parts", "models", "methods")  # where the rules of parts hold
 
 SHARED = {"core", "ops", "models", "playing", "parts", "recipes", "tasks", "datasets", "claims", "evidence"}
-RUNNING = SHARED | {"methods", "sampling", "engine", "version"}
+RUNNING = SHARED | {"methods", "sampling", "engine", "ledger", "version"}
 
 ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its own unit
     "version": set(),
@@ -65,7 +65,7 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
     "huggingface_hub": {"models.pretrained"},
     **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
-    "ray": {"runs.ray_pool"},
+    "ray": {"runs.ray_cluster"},
     "vllm": set(),
 }
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import assay
-from assay.app.options import add_pool_options
-from assay.runs.options import add_run_groups
+from assay.app.options import add_placement_options, add_pool_options
+from assay.runs.options import GatherOptions, add_run_groups
+from assay.runs.options.group import add_group
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     add_train_options(command("train", "train a method on a task (without a method: a short demonstration)"))
     one = command("resume", "resume an interrupted run")
     one.add_argument("folder", type=Path, help="run folder")
+    one.add_argument("--ranks", type=int, metavar="N", help="processes that share the shards (default: as before)")
     add_code_option(one)
     text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
     add_policy_commands(
@@ -226,25 +228,8 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--more-steps", type=int, metavar="N", help="train the finished run in --out for N more steps, as it was set up"
     )
-    one.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    one.add_argument(
-        "--micro-batch",
-        type=int,
-        default=0,
-        metavar="ROWS",
-        help="maximum rows per forward pass (0: no limit); same result",
-    )
-    one.add_argument(
-        "--tokens",
-        type=int,
-        default=0,
-        metavar="N",
-        help="maximum tokens per micro-batch, padding included (0: no limit)",
-    )
-    one.add_argument("--recompute", action="store_true", help="gradient checkpointing: less memory, slower")
-    one.add_argument(
-        "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"
-    )
+    add_placement_options(one)
+    add_group(one, GatherOptions)
     one.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files")
     one.add_argument("--wandb", metavar="PROJECT", help="also log to Weights & Biases")
 

@@ -22,6 +22,33 @@ def add_pool_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--on", metavar="ray|HOST:PORT", help=text)
 
 
+def add_placement_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of device, sizes and processes: fields of a placement."""
+    one.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
+    one.add_argument(
+        "--micro-batch",
+        type=int,
+        default=0,
+        metavar="ROWS",
+        help="maximum rows per forward pass (0: no limit); same result",
+    )
+    one.add_argument(
+        "--tokens",
+        type=int,
+        default=0,
+        metavar="N",
+        help="maximum tokens per micro-batch, padding included (0: no limit)",
+    )
+    text = "cut every batch into N parts, a power of two, and add them in a fixed order (default: 1)"
+    one.add_argument("--shards", type=int, default=1, metavar="N", help=text)
+    text = "processes that share the shards; same result (default: 1)"
+    one.add_argument("--ranks", type=int, default=1, metavar="N", help=text)
+    one.add_argument("--recompute", action="store_true", help="gradient checkpointing: less memory, slower")
+    one.add_argument(
+        "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"
+    )
+
+
 @contextmanager
 def opened_pool(options: argparse.Namespace, folder: Path) -> Iterator[Pool]:
     """Opens the pool that `--on` names, for runs under `folder`; processes of this machine without it."""

@@ -24,6 +24,7 @@ from assay.runs.options import RunOptions, run_options
 from assay.runs.plan import Plan, anchored, make_plan, plan_of
 from assay.runs.pools import Job
 from assay.runs.progress import Mode
+from assay.runs.ranks import followed
 from assay.runs.run import Run, execute
 from assay.runs.run import resume as resume_run
 
@@ -36,6 +37,8 @@ DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
 
 def train(options: argparse.Namespace) -> int:
     """`assay train`."""
+    if followed(options.ranks):
+        return 0
     if options.more_steps is not None:
         return train_more(options)
     name = options.name or DEFAULT_METHOD
@@ -103,12 +106,13 @@ def print_runs(runs: Sequence[Run], base: Path, options: argparse.Namespace) -> 
 
 # ---------------------------------------------------------------------------------------------------- several seeds
 def parallel_seeds(options: argparse.Namespace, seeds: int) -> int:
-    """Returns how many seeds train at once: as asked, else one per core; one at a time on a GPU or with sinks."""
+    """Returns how many seeds train at once: as asked, else one per core, or in turn on a GPU, with ranks or sinks."""
     if options.jobs is not None and options.jobs < 1:
         raise AssayError(f"--jobs is {options.jobs}. Use at least 1.")
-    alone = options.device != "cpu" or options.tensorboard or bool(options.wandb)
+    alone = options.device != "cpu" or options.tensorboard or bool(options.wandb) or options.ranks > 1
     if alone and (options.jobs or 1) > 1:
-        raise AssayError(f"--jobs is {options.jobs}. Seeds on a GPU, with --tensorboard or --wandb, train in turn.")
+        where = "on a GPU, with --ranks, --tensorboard or --wandb"
+        raise AssayError(f"--jobs is {options.jobs}. Seeds {where} train in turn.")
     return min(seeds, options.jobs or (1 if alone else os.cpu_count() or 1))
 
 
@@ -162,8 +166,10 @@ def train_more(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     """`assay resume`."""
-    how = Mode.SILENT if options.json else None
-    run = resume_run(options.folder, mode=how, accept_changed_code=options.accept_changed_code)
+    if followed(options.ranks):
+        return 0
+    how, changed = Mode.SILENT if options.json else None, options.accept_changed_code
+    run = resume_run(options.folder, mode=how, accept_changed_code=changed, ranks=options.ranks)
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))
     else:

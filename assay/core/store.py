@@ -137,7 +137,7 @@ def _retire_others(final: Path, step: int, keep: int, besides: Collection[int]) 
     num_kept = 1
     for other, _, path in _listing(final.parent):
         if path != final and (other == step or (num_kept >= keep and other not in besides)):
-            tombstone = path.with_name(f".dead-{os.getpid()}-{os.urandom(4).hex()}-{path.name}")
+            tombstone = path.with_name(f".dead-{_owner()}-{os.urandom(4).hex()}-{path.name}")
             os.rename(path, tombstone)
             _remove(tombstone)
         elif path != final:
@@ -275,14 +275,17 @@ def _listing(folder: Path) -> list[tuple[int, int, Path]]:
 
 @contextmanager
 def _temporary(target: Path, family: str) -> Iterator[Path]:
-    """Yields a unique name beside the target and removes it on failure; first deletes leftovers of dead processes."""
-    temp = target.with_name(f".tmp-{os.getpid()}-{os.urandom(4).hex()}-{target.name}")
-    leftover = re.compile(rf"\.(?:tmp|dead)-(\d+)-[0-9a-f]+-{family}")
+    """Yields a unique name beside the target and removes it on failure; first deletes leftovers of this machine's dead
+    processes. On a shared folder those of another machine may be alive.
+    """
+    here, temp = _owner(), target.with_name(f".tmp-{_owner()}-{os.urandom(4).hex()}-{target.name}")
+    leftover = re.compile(rf"\.(?:tmp|dead)-(?P<host>[0-9a-f]{{8}}\.)?(?P<pid>\d+)-[0-9a-f]+-{family}")
     try:
         os.makedirs(target.parent, exist_ok=True)
         _sync_folder(target.parent.parent)
         for name in filter(None, map(leftover.fullmatch, os.listdir(target.parent))):
-            if int(name[1]) == os.getpid() or not os.path.exists(f"/proc/{name[1]}"):
+            is_ours = name["host"] in (None, here[:9])  # without a host: of an earlier version
+            if is_ours and (int(name["pid"]) == os.getpid() or not os.path.exists(f"/proc/{name['pid']}")):
                 _remove(target.with_name(name[0]))
         yield temp
     except BaseException as error:
@@ -292,6 +295,11 @@ def _temporary(target: Path, family: str) -> Iterator[Path]:
             what = f"{target} could not be written completely; earlier complete files are intact"
             raise CheckpointError(f"{what}: {error.filename or temp}: {error.strerror or error}") from error
         raise
+
+
+def _owner() -> str:
+    """Returns this machine and process, for names of temporary files: eight hex digits, a dot, the process."""
+    return f"{hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]}.{os.getpid()}"
 
 
 def _remove(path: Path) -> None:

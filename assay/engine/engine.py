@@ -9,67 +9,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage, united
-from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums, widen
-from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term, View
+from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums, widen
+from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term
 from assay.core.spaces import Spec
 from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement, arrange
+from assay.engine.shards import ALONE, Ranks, cut, summed
 from assay.engine.updates import Update
+from assay.engine.views import StageView as StageView
+from assay.engine.views import named
+from assay.engine.views import own_decisions as own_decisions
 from assay.ops import random
 from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
 
 ONE = torch.ones(())
-
-
-def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
-    """Computes `View.sampled`: the actor's reparameterised decisions in the columns of `batch.now`."""
-    actor, now = view.model("actor"), batch.now
-    action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
-    return action, logp
-
-
-@dataclass
-class StageView:
-    """The models, and the actor's scores of the batch, computed once: everything that a term may use."""
-
-    models: Mapping[str, nn.Module]
-    batch: Experience
-    needs: frozenset[Need | Annotation]
-    draw: Draw
-
-    @cached_property
-    def scored(self) -> Scored:
-        """The actor's scores of the batch."""
-        scored: Scored = self.model("actor").score(self.batch, self.needs)
-        return scored
-
-    @cached_property
-    def sampled(self) -> tuple[Tensor, Tensor]:
-        """The actor's own decisions in all columns but the last."""
-        return own_decisions(self, self.batch)
-
-    def model(self, name: str) -> Any:
-        """Returns a model by name."""
-        return named(self.models, name)
-
-    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
-        # By the row's index in the whole batch, not in the micro-batch: micro-batches must not change an update.
-        row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
-        rest = np.arange(int(np.prod(shape[1:])))[None]
-        values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
-        return values.to(self.batch.mask.device)
 
 
 class Engine:
@@ -77,6 +40,7 @@ class Engine:
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
+        self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
         self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
@@ -100,7 +64,7 @@ class Engine:
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
-            self.check_growth(stage)
+            self.check_growth(stage, placement.ranks)
         self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0
@@ -113,9 +77,11 @@ class Engine:
         """Returns the flat tensors of the models that a stage trains."""
         return [piece for name in stage.trains for piece in self.flats[name].pieces]
 
-    def check_growth(self, stage: Stage) -> None:
-        """Raises AssayError if a stage's model grows but its optimizer only updates parameters."""
+    def check_growth(self, stage: Stage, num_ranks: int) -> None:
+        """Raises AssayError if a stage's model grows, but its optimizer only updates parameters or there are ranks."""
         growing = [name for name in stage.trains if self.flats[name].grown]
+        if growing and num_ranks > 1:
+            raise AssayError(f"'{growing[0]}' is a model that grows; it cannot be trained by ranks. Use --ranks 1")
         if growing and not isinstance(stage.optimizer, Grower):
             raise AssayError(
                 f"stage '{stage.name}' trains '{growing[0]}', which is stepped by the gradient of its outputs; "
@@ -174,9 +140,9 @@ class Engine:
         """
         columns = {"row": torch.arange(len(experience), device=experience.mask.device)}
         if Need.VALUE in needs and "value" not in experience.extra:
-            columns["value"] = self.over("value", experience, lambda critic, part: critic(part.context))
+            columns["value"] = self.in_shards("value", experience, lambda critic, part: critic(part.context))
         if Need.REFERENCE in needs and "logp_ref" not in experience.extra:
-            columns["logp_ref"] = self.over(
+            columns["logp_ref"] = self.in_shards(
                 "reference", experience, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp
             )
         for need in needs:
@@ -198,6 +164,15 @@ class Engine:
             return torch.cat(parts).to(home)
         plan = self.split(experience, frozenset(), self.at_once, self.placement.micro_batch)
         return torch.cat([widen(part, num) for part in parts]).to(home)[torch.argsort(torch.cat(plan)).to(home)]
+
+    def in_shards(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
+        """Returns `over`, computed shard by shard, each by its rank; all ranks call it."""
+        if self.placement.shards == 1:
+            return self.over(name, experience, function)
+        parts = cut(experience, frozenset(), self.placement.shards)
+        own = [parts[place] for place in self.ranks.mine(len(parts))]
+        found = self.ranks.shared([None if part is None else self.over(name, part, function) for part in own])
+        return torch.cat([widen(column, experience.num_columns) for column in found if column is not None])
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
@@ -241,12 +216,34 @@ class Engine:
         """
         # Counts are of the whole batch: a micro-batch that divided by its own would weight its rows differently.
         counts = self.counts(stage, batch)
+        together = frozenset(term.together for term in stage.terms if term.together is not None)
+        fits: list[list[Fit]] = []
+
+        def own(part: Experience, into: Update) -> list[Tensor] | None:
+            return self.part_slopes(stage, self.micro_batches(part, together), counts, into, fits)
+
+        if self.placement.shards == 1:
+            return own(batch, result) or [], merged(fits)
+        parts = cut(batch, together, self.placement.shards)
+        return summed(self.ranks, parts, own, lambda: self.no_gradient(stage).flat, result), merged(fits)
+
+    def no_gradient(self, stage: Stage) -> Gradient:
+        """Returns the gradient 0 of the models that a stage trains."""
+        return Gradient([self.flats[name] for name in stage.trains])
+
+    def part_slopes(
+        self,
+        stage: Stage,
+        parts: Iterable[Experience],
+        counts: Sequence[Tensor],
+        result: Update,
+        fits: list[list[Fit]],
+    ) -> list[Tensor] | None:
+        """Returns the gradient summed over micro-batches, None if no term has one; appends to the fits."""
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
         total: Gradient | None = None
-        fits: list[list[Fit]] = []
-        together = frozenset(term.together for term in stage.terms if term.together is not None)
-        for part in self.micro_batches(batch, together):
+        for part in parts:
             for _, module in growing:
                 module.record()
             loss = self.loss(stage, part, counts, result)
@@ -259,11 +256,10 @@ class Engine:
                 slopes = zip(gradients[len(parameters) :], outputs, strict=True)
                 filled = [torch.zeros_like(output) if slope is None else slope for slope, (*_, output) in slopes]
                 fits.append(fits_of(outputs, filled, part.mask))
-            if total is None:
-                # Made here and not before the loop: a stage that only measures allocates no gradient.
-                total = Gradient([self.flats[name] for name in stage.trains])
+            # Made here and not before the loop: a stage that only measures allocates no gradient.
+            total = total or self.no_gradient(stage)
             total.add(gradients[: len(parameters)])
-        return ([], []) if total is None else (total.flat, merged(fits))
+        return None if total is None else total.flat
 
     def counts(self, stage: Stage, batch: Experience) -> list[Tensor]:
         """Returns the denominator of each of the stage's terms."""
@@ -357,13 +353,6 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
-
-
-def named(models: Mapping[str, nn.Module], name: str) -> nn.Module:
-    """Returns a model by name; raises AssayError with the names of the existing models if it is missing."""
-    if name not in models:
-        raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(models)}")
-    return models[name]
 
 
 def clip_scale(norm: Tensor, limit: float) -> Tensor:

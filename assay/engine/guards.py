@@ -45,7 +45,10 @@ class SampledEqualsTrained(Watch):
         fresh = moment.fresh
         if fresh is None or Need.LOGP not in moment.recipe.needs:
             return []
-        some = fresh.own().rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
+        own = fresh.own()
+        if own.version is not None:  # rows that older weights sampled are not comparable
+            own = own.rows((own.version[:, 0] == moment.progress.step).nonzero().squeeze(1))
+        some = own.rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
         if not bool(some.mask.any()):
             return []
         somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))

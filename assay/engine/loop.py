@@ -22,14 +22,13 @@ from assay.core.slots import Sampled, Scene, Task, Transform
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
+from assay.engine.gathering import Gatherers, gathered, rewarded, rolled_out
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
+from assay.engine.shards import digest
 from assay.engine.updates import Update
 from assay.ops import groups
-
-REWARDED = "rewarded"
-"""Column [B]: the recipe's rewards were applied to the row."""
 
 
 @dataclass
@@ -68,6 +67,7 @@ class Loop:
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {}
+        self.gatherers: Gatherers | None = None
         self.begin({})
 
     def begin(self, handed: Mapping[str, Any]) -> None:
@@ -101,7 +101,8 @@ class Loop:
         return self.recipe.policy(self.engine.models)
 
     def step(self) -> Step:
-        """Runs one pass: gather, reward, credit, update, observe."""
+        """Runs one pass: gather, reward, credit, update, observe. With ranks, all of them run it together."""
+        self.engine.ranks.meet(lambda: digest(piece for flat in self.engine.flats.values() for piece in flat.pieces))
         recipe, step = self.recipe.at(self.progress), Step(self.progress)
         draw = Draw(self.seed, (self.progress.step,))
         scene = Scene(self.task, self.engine, draw, self.progress)
@@ -159,17 +160,7 @@ class Loop:
         kept: list[Experience] = []
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
-            starts = NO_STARTS
-            if recipe.curriculum is not None:
-                starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
-            reward = partial(self.reward, recipe, scene, step)
-            # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-            peeks: list[int] = []
-            marking = partial(marked, reward, peeks)
-            here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
-            with step.timed("sample"):
-                fresh = recipe.rollout(here, self.states["rollout"])
-            fresh = unmarked(fresh) if peeks else reward(fresh)
+            fresh = self.rows(recipe, scene.given(num_starts=asked), step)
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
@@ -189,6 +180,27 @@ class Loop:
             if not missing:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
+
+    def rows(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
+        """Returns rewarded rows of the curriculum's next starts."""
+        if self.gatherers is not None:
+            with step.timed("sample"):
+                fresh, is_rewarded = self.gatherers(scene, self.states)
+            return fresh if is_rewarded else self.reward(recipe, scene, step, fresh)
+        assert recipe.rollout is not None
+        starts = NO_STARTS if recipe.curriculum is None else recipe.curriculum(scene, self.states["curriculum"])
+        # With states, an order of the rows would matter: then they are gathered in one piece.
+        has_state = any((self.states["rollout"], *self.states["rewards"]))
+        is_cut = recipe.rollout.by_start and len(starts) > 0 and not has_state
+        return gathered(self.engine, scene.given(starts=starts), partial(self.play, recipe, step), is_cut)
+
+    def play(self, recipe: Recipe, step: Step, scene: Scene) -> Experience:
+        """Returns rewarded experience from the starts of a scene."""
+        reward = partial(self.reward, recipe, scene, step)
+        with step.timed("sample"):
+            here = scene.given(actor=self.engine.models[recipe.behaviour])
+            fresh, is_rewarded = rolled_out(recipe, here, self.states["rollout"], reward)
+        return fresh if is_rewarded else reward(fresh)
 
     def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
         """Returns log-probabilities as training computes them if it computes in another precision than sampling.
@@ -212,9 +224,7 @@ class Loop:
     def reward(self, recipe: Recipe, scene: Scene, step: Step, fresh: Experience) -> Experience:
         """Applies the recipe's rewards in order."""
         with step.timed("reward"):
-            for place, (part, state) in enumerate(zip(recipe.rewards, self.states["rewards"], strict=True)):
-                fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
-        return fresh
+            return rewarded(recipe, scene, self.states["rewards"], fresh)
 
     def prepare(self, recipe: Recipe, fresh: Experience, scene: Scene, step: Step) -> Experience:
         """Adds the columns that parts need, then applies shaping, credit and constraints in order; last, the
@@ -241,6 +251,7 @@ class Loop:
             "states": frozen(self.states),
             "progress": dict(vars(self.progress)),
             "seed": self.seed,
+            **({} if self.gatherers is None else {"gatherers": self.gatherers.snapshot()}),
         }
 
     def restore(self, state: State) -> None:
@@ -250,6 +261,8 @@ class Loop:
         self.engine.restore(state["engine"])
         self.states = thawed(self.states, state["states"])
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
+        if self.gatherers is not None and "gatherers" in state:
+            self.gatherers.restore(state["gatherers"])
 
 
 def learn(
@@ -304,21 +317,6 @@ def sampled_decisions(fresh: Experience) -> int:
         return int(fresh.mask.sum())
     ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
     return int(fresh.mask[ours].sum())
-
-
-# ---------------------------------------------------------------------------------------------------- rewarded rows
-def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
-    """Computes rewards of rows while they are gathered, marks the rows, and notes how many there were."""
-    fresh = reward(rows)
-    peeks.append(len(fresh))
-    return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
-
-
-def unmarked(fresh: Experience) -> Experience:
-    """Returns the rows without the mark; raises AssayError if a rollout rewarded only some of its rows."""
-    if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
-        raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
-    return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
 
 
 # ---------------------------------------------------------------------------------------------------- metrics

@@ -32,13 +32,14 @@ def describe_machine() -> dict[str, Any]:
 
 
 @contextmanager
-def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = False) -> Iterator[int]:
+def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = False, shards: int = 1) -> Iterator[int]:
     """Sets threads and oneDNN for models of this size and restores them afterwards; yields the number of threads.
 
+    With `shards` a process has its share of the threads, whatever the ranks: sums over threads depend on their number.
     `bfloat16`: the models compute in it on the CPU (`Engine.bfloat16`), which not every CPU's oneDNN supports.
     """
     before = torch.get_num_threads(), torch.backends.mkldnn.enabled
-    chosen = threads if threads is not None else (1 if num_parameters < SMALL else before[0])
+    chosen = threads if threads is not None else (1 if num_parameters < SMALL else max(1, before[0] // shards))
     torch.set_num_threads(chosen)
     has_onednn = num_parameters >= SMALL and not (bfloat16 and lacks_bfloat16())
     torch.backends.mkldnn.enabled = has_onednn  # type: ignore[assignment]

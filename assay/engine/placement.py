@@ -26,6 +26,10 @@ class Placement:
     columns are padding. `recompute`: gradient checkpointing of the layers. `compiled`: torch.compile the layers.
     `packed`: rows are concatenated without padding if the model supports it, and a group's shared prefix is computed
     once; `tokens` then counts packed tokens (None: on a GPU in half precision).
+
+    `shards`: a batch is sampled and learned in so many parts, a power of two; each part adds up in its own order, and
+    parts are added as a fixed binary tree. It decides rounding, so it belongs to a run's settings. `ranks`: processes
+    that share the parts; it divides `shards` and changes no bit.
     """
 
     device: str = "cpu"
@@ -35,6 +39,8 @@ class Placement:
     recompute: bool = False
     compiled: bool = False
     packed: bool | None = None
+    shards: int = 1
+    ranks: int = 1
 
     @property
     def is_on_gpu(self) -> bool:

@@ -57,6 +57,8 @@ def check_values(recipe: Recipe) -> None:
 
 MOST_STEPS = 10**9
 """Largest number of training steps: more is a slip of the hand."""
+MOST_SHARDS = 4096
+"""Largest number of shards of a batch, for the same reason."""
 MOST_RATE = 1e4
 """Largest learning rate, for the same reason."""
 LARGEST_SEED = 2**63 - 1
@@ -156,7 +158,8 @@ def walked(value: Any) -> list[Any]:
 
 
 def check_placement(placement: Placement, task: Task) -> None:
-    """Refuses a device that does not exist or that the task cannot use, and negative sizes."""
+    """Refuses a device that does not exist or that the task cannot use, and sizes out of range."""
+    check_shards(placement)
     if placement.micro_batch < 0:
         raise AssayError(f"micro-batch is {placement.micro_batch}. Use 0 (no limit) or a number of rows.")
     if placement.tokens < 0:
@@ -170,3 +173,17 @@ def check_placement(placement: Placement, task: Task) -> None:
         raise AssayError(
             f"task '{task.name}' steps its simulations on the CPU. Only language tasks run on a GPU; use --device cpu."
         )
+
+
+def check_shards(placement: Placement) -> None:
+    """Refuses shards that are not a power of two, and ranks that do not divide them or do not run on the CPU."""
+    shards, ranks = placement.shards, placement.ranks
+    if not 1 <= shards <= MOST_SHARDS or shards & (shards - 1):
+        near = 1 << max(0, min(shards, MOST_SHARDS).bit_length() - 1) if shards > 0 else 1
+        raise AssayError(f"shards is {shards}. Use a power of two up to {MOST_SHARDS:,}, such as --shards {near}.")
+    if ranks < 1 or shards % ranks:
+        fits = 1 << max(0, ranks - 1).bit_length()
+        fix = f"--ranks {fits} --shards {max(fits, shards)}" if ranks > 1 else "--ranks 1"
+        raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {fix}.")
+    if ranks > 1 and placement.is_on_gpu:
+        raise AssayError(f"ranks is {ranks}, but ranks share work on CPUs only so far. Use --ranks 1 or --device cpu.")

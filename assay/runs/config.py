@@ -12,8 +12,8 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 
-MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
-"""Fields of a placement that config.json holds only if they are set."""
+MORE: dict[str, Any] = {"tokens": 0, "recompute": False, "compiled": False, "shards": 1}
+"""Fields of a placement that config.json holds only if they differ from these defaults."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
@@ -34,6 +34,8 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "data": lambda value: isinstance(value, list) and all(map(is_file_record, value)),
     "start": is_file_record,
     "more_steps": lambda value: type(value) is int and value >= 0,
+    "shards": lambda value: type(value) is int,
+    "ranks": lambda value: type(value) is int,
 }
 """Fields that config.json may have, and whether a value is one that a run writes."""
 
@@ -73,7 +75,8 @@ def precision_of(name: str) -> torch.dtype | None:
 def differing(folder: Path, config: Mapping[str, Any]) -> str:
     """Returns where the config of a plan differs from the one in a run folder."""
     ignored = (
-        "fingerprint", "machine", "assay", "save_every", "cadence", "more_steps", "base_files", "accepted_code",
+        "fingerprint", "machine", "assay", "save_every", "cadence", "more_steps", "ranks", "base_files",
+        "accepted_code",
     )  # fmt: skip
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}

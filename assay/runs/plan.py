@@ -28,7 +28,8 @@ from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
 from assay.runs.checks import check_placement, check_rows, check_values, checked_seed, checked_steps, checked_warmup
 from assay.runs.config import MORE, precision_of, read_config
-from assay.runs.options import RunOptions, run_options
+from assay.runs.gather_checks import check_gathering
+from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
 from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.runs.own.reward_model import reward_model
@@ -112,7 +113,8 @@ class Plan:
             "precision": str(self.placement.precision),
             "micro_batch": self.placement.micro_batch,
         }
-        decisive |= {name: value for name in MORE if (value := getattr(self.placement, name))}
+        where = vars(self.placement)
+        decisive |= {name: where[name] for name, usual in MORE.items() if where[name] != usual}
         if self.preset != CLASSIC:
             decisive["preset"] = self.preset
         if options := self.options.record(decisive=True):
@@ -126,6 +128,7 @@ class Plan:
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
+            **({"ranks": self.placement.ranks} if self.placement.ranks > 1 else {}),
             "assay": __version__,
             **({"more_steps": self.more_steps} if self.more_steps else {}),
             **({"cadence": cadence} if (cadence := self.options.record(decisive=False)) else {}),
@@ -198,6 +201,7 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
+    check_gathering(options.gathering, recipe, placement)
     check_rows(found)
     if options.cadence.from_ and start is None:
         start = start_of(options.cadence.from_)
@@ -314,7 +318,9 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
         settings={},
         warmup=0,
         evaluate_every=0 if warm or not plan.evaluate_every else every,
-        options=replace(plan.options, cadence=replace(plan.options.cadence, until="", from_="")),
+        options=replace(
+            plan.options, cadence=replace(plan.options.cadence, until="", from_=""), gathering=GatherOptions()
+        ),
         start=None,
         more_steps=0,
     )
@@ -329,6 +335,8 @@ def repeat_command(plan: Plan) -> str:
     words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
     words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
     words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
+    words += ["--shards", plan.placement.shards] if plan.placement.shards > 1 else []
+    words += ["--ranks", plan.placement.ranks] if plan.placement.ranks > 1 else []
     words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
     words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
@@ -372,7 +380,8 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
             config["device"],
             config["micro_batch"],
             precision_of(config["precision"]),
-            *(config.get(name, default) for name, default in MORE.items()),
+            **{name: config.get(name, default) for name, default in MORE.items()},
+            ranks=config.get("ranks", 1),
         ),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,20 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.engine import evaluation
 from assay.engine.engine import Engine
+from assay.engine.gloo import RankLost
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
-from assay.runs.checks import checked_steps
+from assay.runs.checks import check_shards, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.folder import CONTENTS, README, Journal
+from assay.runs.gather_pool import gatherers_of
 from assay.runs.options import RunOptions
 from assay.runs.own.running import own_code
 from assay.runs.phases import before
 from assay.runs.plan import WARMUP, Plan, make_plan, plan_of
 from assay.runs.progress import Mode
+from assay.runs.ranks import Team
 from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
@@ -73,6 +77,25 @@ def execute(
     """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models start from `weights`, parts
     from the states in `data` that they request by name. `callbacks` and `sinks` are told of every step.
     """
+    listeners = Listeners(tuple(callbacks), tuple(sinks))
+    try:
+        with Team(plan.placement.ranks) as team:
+            return executed(plan, folder, team, mode=mode, listeners=listeners, weights=weights, data=data)
+    except RankLost as error:
+        raise RankLost(f"{error}. Resume with: {resume_command(folder)}") from error
+
+
+def executed(
+    plan: Plan,
+    folder: Path,
+    team: Team,
+    *,
+    mode: Mode | None = None,
+    listeners: Listeners = Listeners(),
+    weights: Mapping[str, Tensor] | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> Run:
+    """Does what `execute` does, on the ranks of a team, which the phases of a run share."""
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     check_folder(folder)
@@ -80,17 +103,21 @@ def execute(
         evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)
     own = own_code(plan.accepted, folder)
-    with memory, store.lock(folder), own, stop_signals() as signal_seen, Journal(folder) as journal:
+    gatherers = gatherers_of(plan, loop, folder)
+    with memory, store.lock(folder), own, gatherers, stop_signals() as signal_seen, Journal(folder) as journal:
         try:
-            worker = Worker(plan, folder, loop, journal, signal_seen)
+            worker = Worker(plan, folder, loop, journal, lambda: signal_seen() or loop.engine.ranks.signal)
+            handed: dict[str, Any] = {}
             if not worker.scores:
                 warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
-                begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, execute)
+                begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
                 loop.engine.load(begun, plan.recipe)
                 if data or handed:
                     loop.begin({**(data or {}), **handed})
-            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
-                run = worker.work(mode, Listeners(tuple(callbacks), tuple(sinks)))
+            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16, shards=plan.placement.shards):
+                if team.num > 1 and not worker.is_over:
+                    team.lead(plan, loop, {**(data or {}), **handed})
+                run = worker.work(mode, listeners)
         except KeyboardInterrupt:
             how = "interrupted; steps after the last checkpoint will be repeated"
             raise Stopped(folder, signal_seen() or signal.SIGINT, how) from None
@@ -171,14 +198,18 @@ def resume(
     sinks: Sequence[Sink] = (),
     mode: Mode | None = None,
     accept_changed_code: bool = False,
+    ranks: int | None = None,
 ) -> Run:
     """Resumes an interrupted run, with changed own code only if that is accepted; loads a finished one, or trains it
-    for `more_steps`.
+    for `more_steps`. `ranks` replaces the number of processes that the run had.
 
     Schedules (learning rates, exploration) have ended with the planned steps and stay at their last value: a rate that
     went to 0 stays 0.
     """
     plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)
+    if ranks is not None:
+        plan = replace(plan, placement=replace(plan.placement, ranks=ranks))
+        check_shards(plan.placement)
     return execute(plan, Path(folder), mode=mode, callbacks=callbacks, sinks=sinks)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import benchmarks.__main__ as command
-from benchmarks import arms, cadence, coverage, one_gpu, real_model, sequential_power, thresholds
+from benchmarks import arms, cadence, coverage, one_gpu, ranks, real_model, sequential_power, thresholds
 
 FOLDER = Path(arms.__file__).parent
 MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("__"))
@@ -154,3 +154,8 @@ def test_the_shares_of_a_run_add_up(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found["checkpoints"] == 1
     assert set(found["shares"]) >= {"sample", "update", "evaluate", "save"}
     assert sum(found["shares"].values()) + found["other"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_step_is_timed_whatever_the_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ranks.main(["--ranks", "2", "1", "--width", "16", "--steps", "1", "--starts", "2"]) == 0
+    assert capsys.readouterr().out.endswith("weights are equal\n")

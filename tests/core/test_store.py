@@ -485,7 +485,10 @@ def test_what_loads_is_what_was_saved_last_also_after_going_back(tmp_path: Path)
 
 def test_leftovers_of_the_dead_are_cleared_and_files_of_others_are_not(tmp_path: Path) -> None:
     dead, alive, me = 2**22 + 1, os.getppid(), os.getpid()
-    for name in (f".tmp-{dead}-0a-step-00000001", f".dead-{me}-0a-step-00000001", f".tmp-{alive}-0a-step-00000001"):
+    here = store._owner().split(".")[0]
+    elsewhere = f".tmp-{'0' * 8}.{dead}-0a-step-00000001"  # of another machine, whose processes cannot be seen
+    ours = (f".tmp-{dead}-0a-step-00000001", f".dead-{me}-0a-step-00000001", f".tmp-{here}.{dead}-0b-step-00000001")
+    for name in (*ours, f".tmp-{alive}-0a-step-00000001", elsewhere):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part").write_text("")
     for name in ("notes.txt", ".tmp-mine", f".tmp-{dead}-0a-config.json", "step-1", "step-00000001x"):
@@ -495,7 +498,7 @@ def test_leftovers_of_the_dead_are_cleared_and_files_of_others_are_not(tmp_path:
     store.write_json(tmp_path / "config.json", {})
     assert set(names(tmp_path)) == {
         f".tmp-{alive}-0a-step-00000001", "notes.txt", ".tmp-mine", "step-1", "step-00000001x", "config.json",
-        "step-00000001",
+        "step-00000001", elsewhere,
     }  # fmt: skip
 
 

@@ -133,9 +133,9 @@ def case(name: str) -> tuple[Recipe, Spec, Experience]:
     return recipe, spec, replace(batch, episode=None) if base is recipes.dpo else batch
 
 
-def updates(recipe: Recipe, spec: Spec, batch: Experience, micro_batch: int = 0) -> dict[str, Tensor]:
+def updates(recipe: Recipe, spec: Spec, batch: Experience, micro_batch: int = 0, shards: int = 1) -> dict[str, Tensor]:
     """Gradients, losses and metrics of every stage's update, as the engine computes them."""
-    engine = probes.Witness(recipe, spec, 3, Placement(micro_batch=micro_batch))
+    engine = probes.Witness(recipe, spec, 3, Placement(micro_batch=micro_batch, shards=shards))
     batch = probes.credited(recipe, engine.annotate(batch, recipe.needs))
     found: dict[str, Tensor] = {}
     for stage in recipe.stages:
@@ -161,6 +161,13 @@ def assert_same(mine: dict[str, Tensor], other: dict[str, Tensor], tolerance: fl
 def test_micro_batches_do_not_change_an_update(name: str, micro_batch: int) -> None:
     recipe, spec, batch = case(name)
     assert_same(updates(recipe, spec, batch), updates(recipe, spec, batch, micro_batch))
+
+
+@pytest.mark.usefixtures("_in_float64")
+@pytest.mark.parametrize("name", CASES)
+def test_shards_do_not_change_an_update(name: str) -> None:
+    recipe, spec, batch = case(name)
+    assert_same(updates(recipe, spec, batch), updates(recipe, spec, batch, micro_batch=2, shards=8), 1e-12)
 
 
 @pytest.mark.usefixtures("_in_float64")

@@ -17,7 +17,8 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience, InfraFault, Outcome, Score, State, concatenate
 from assay.core.slots import Reward, Rollout, Scene, Task
 from assay.core.verifier import VERIFIED, Verifier
-from assay.engine.loop import REWARDED, Loop, averages
+from assay.engine.gathering import REWARDED
+from assay.engine.loop import Loop, averages
 from assay.ops import random
 from assay.parts.rewards.combine import Gated, Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.function import FromFunction

@@ -223,6 +223,10 @@ class Played(Rollout):
     def frame(self) -> Any:
         return {"framed": InChunks(1, 0), "unhinted": WithHint()}.get(self.mistake)
 
+    @property
+    def by_start(self) -> bool:
+        return self.mistake == "by_start"
+
     def __call__(self, scene: Scene, state: State) -> Experience:
         starts, draw = scene.starts, scene.draw
         memory = Hidden.state if self.mistake == "resumes" else state
@@ -242,7 +246,7 @@ class Played(Rollout):
         return fresh
 
 
-ROLLOUTS = ("runs", "gathers", "recorded", "seeded", "masked", "subset", "resumes", "framed", "unhinted")
+ROLLOUTS = ("runs", "gathers", "recorded", "seeded", "masked", "subset", "by_start", "resumes", "framed", "unhinted")
 
 
 @pytest.mark.parametrize("law", ROLLOUTS)
@@ -253,6 +257,15 @@ def test_law_catches_a_broken_rollout(law: str) -> None:
 def test_every_law_of_rollouts_is_shown_to_fail() -> None:
     assert not_covered(ROLLOUT, ROLLOUTS) == set()
     assert [one for one in ROLLOUT.check(Played()) if not one.held] == []
+
+
+def test_rows_in_another_order_are_not_cut_by_start() -> None:
+    class Backwards(Episodes):
+        def __call__(self, scene: Scene, state: State) -> Experience:
+            fresh = super().__call__(scene, state)
+            return fresh.rows(torch.arange(len(fresh)).flip(0))
+
+    assert "instead of" in finding(ROLLOUT, "by_start", Backwards()).detail
 
 
 def test_a_greedy_rollout_is_the_same_under_every_seed() -> None:

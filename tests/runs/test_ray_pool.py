@@ -18,13 +18,17 @@ import pytest
 from assay.app import cli
 from assay.core.errors import AssayError
 from assay.core.store import load
-from assay.core.trees import encoded
+from assay.core.trees import difference, encoded
+from assay.engine.loop import Loop
 from assay.runs import ray_pool as adapter
+from assay.runs.gather_pool import gatherers_of
 from assay.runs.jobs import Failure, Result, run_jobs
-from assay.runs.options import CadenceOptions, RunOptions
+from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
+from assay.runs.plan import make_plan
 from assay.runs.pools import Child, Ended, Job, Pool
 from assay.runs.progress import Mode
-from assay.runs.ray_pool import check_machines, check_own_code, check_reachable, check_same_code, observer, ray_pool
+from assay.runs.ray_cluster import STORE, check_machines, check_reachable, check_same_code, observer
+from assay.runs.ray_pool import check_own_code, ray_pool
 from assay.runs.run import execute
 
 DYING = """
@@ -63,7 +67,7 @@ def ray() -> Iterator[Any]:
     for trial in range(2):  # at high load Ray's own start may fail once
         try:
             module.init(
-                address="local", num_cpus=2, include_dashboard=False, object_store_memory=adapter.STORE,
+                address="local", num_cpus=2, include_dashboard=False, object_store_memory=STORE,
                 log_to_driver=False, logging_level="ERROR",
             )  # fmt: skip
             break
@@ -219,3 +223,21 @@ def test_a_job_is_started_at_most_twice(tmp_path: Path) -> None:
     found = list(run_jobs(jobs, pool=pool))
     assert [type(one) for one in found] == [Failure, Failure]
     assert [job.seed for job in pool.started] == [0, 0, 1, 1]
+
+
+def test_gatherers_on_ray_train_to_the_same_bits_also_if_one_is_killed(ray: Any, tmp_path: Path) -> None:
+    told = {"steps": 3, "settings": {"rollout.num_starts": 4}}
+    options = RunOptions(gathering=GatherOptions(1, on_="ray"))
+    plan = make_plan("grpo", "bandit", options=options, **told)
+    loops = [Loop(plan.recipe, plan.task, seed=0, num_steps=3) for _ in range(2)]
+    with gatherers_of(plan, loops[0], tmp_path) as crew:
+        assert crew is not None
+        for step in range(3):
+            loops[0].step()
+            if step == 1:
+                crew.hands["g0"].end()
+        assert crew.restarts.counts == {"g0": 1}
+    for _ in range(3):
+        loops[1].step()
+    states = [{name: value for name, value in loop.snapshot().items() if name != "gatherers"} for loop in loops]
+    assert not difference(*states)

@@ -19,7 +19,8 @@ class Rollout(Protocol):
     Shape: gather, `(scene, state) -> Experience`. The scene has the acting policy (`actor`), the ordinals that the
     curriculum chose (`starts`), and `reward`, which computes rewards at once: a rollout that uses rewards while it
     gathers must pass all rows it returns through it. Random numbers belong to (start, sample, time).
-    Laws: recorded log-probabilities equal recomputed ones under the same weights; the seed determines the batch.
+    Laws: recorded log-probabilities equal recomputed ones under the same weights; the seed determines the batch; a
+    batch that may be cut `by_start` has the same rows if it is.
     """
 
     slot: ClassVar[str] = "rollout"
@@ -32,6 +33,11 @@ class Rollout(Protocol):
     def writes(self) -> tuple[str, ...]:
         """Columns of `extra` that it writes besides the task's own."""
         return ()
+
+    @property
+    def by_start(self) -> bool:
+        """Whether the starts may be gathered in several calls, with the rows of one call; then it has no state."""
+        return False
 
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run; raises AssayError for a task it cannot gather from."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ class Episodes(Rollout):
 
     num_starts: int = 32
     group_size: int = 8
+    by_start: ClassVar[bool] = True
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers `len(starts)` x `group_size` episodes; random numbers depend on (start, sample), not on the batch."""

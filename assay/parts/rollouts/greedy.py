@@ -39,6 +39,13 @@ class WithGreedy(Around):
         """Returns the columns of the inner rollout and its own."""
         return (*self.gather.writes, GREEDY)
 
+    @property
+    def by_start(self) -> bool:
+        """Returns whether the inner rollout may be cut; not where starts are skipped, which rows stand in
+        for if all are.
+        """
+        return self.gather.by_start and not self.skip
+
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if it draws its own starts, or if solved starts are
         to be skipped in a task of returns, where no outcome means solved.

@@ -35,6 +35,11 @@ class Narrowed(Around):
     )
 
     @property
+    def by_start(self) -> bool:
+        """Returns whether the inner rollout may be cut."""
+        return self.gather.by_start
+
+    @property
     def writes(self) -> tuple[str, ...]:
         """Returns the columns of the inner rollout."""
         return self.gather.writes

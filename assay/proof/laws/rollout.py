@@ -15,6 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
 from assay.core.spaces import Discrete, Spec, Vocabulary
+from assay.engine.gathering import ordered
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
@@ -22,6 +23,7 @@ from assay.models.heads.bounded import Deterministic
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.ops import random
+from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import CHOICES, TORQUES, normal
 from assay.proof.laws.invariance import changed_columns
 from assay.proof.laws.laws import (
@@ -188,6 +190,29 @@ def subset(part: Any, case: RolloutCase) -> Iterator[str]:
         yield f"start {STARTS[1]} gives other decisions when it is alone"
 
 
+@law("a batch that may be cut by start has the same rows if it is", lambda part: part.by_start)
+def by_start(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Two starts and one, joined: order, labels and decisions are those of all together; numbers up to rounding."""
+    whole, parts = case.plain(part), ordered([case.gather(part, starts=some) for some in (STARTS[:2], STARTS[2:])])
+    if whole.mask.shape != parts.mask.shape or not torch.equal(whole.mask, parts.mask):
+        yield f"decisions are {shown(parts.mask.sum(1))} a row instead of {shown(whole.mask.sum(1))}"
+        return
+    mine, theirs = labels_of(whole) | dict(columns_of(whole)), labels_of(parts) | dict(columns_of(parts))
+    for name in {**mine, **theirs}:
+        if name not in mine or name not in theirs:
+            yield f"the column {name} is written once and not the other time"
+        elif gap(*(one[whole.mask] if one.dim() > 1 else one for one in (mine[name], theirs[name]))) > LOOSE:
+            yield f"the column {name} is {shown(theirs[name])} instead of {shown(mine[name])}"
+    if part.init(Scene(case.task)):
+        yield "it has a state"
+
+
+def labels_of(record: Experience) -> dict[str, torch.Tensor]:
+    """Returns the columns that say where a row belongs."""
+    found = {"group": record.group, "episode": record.episode, "player": record.player, "source": record.source}
+    return {name: column for name, column in found.items() if column is not None}
+
+
 def is_there(record: Experience, num: int) -> torch.Tensor:
     """Returns the mask of the first columns, with axes to multiply actions by."""
     mask = record.mask[:, :num]
@@ -254,7 +279,7 @@ def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
 STATE = continuing(
     lambda part, case: part.init(Scene(case.task)), lambda part, case, state, time: case.gather(part, state=state)
 )
-LAWS = (runs, gathers, recorded, seeded, masked, subset, STATE.resumes, framed, unhinted)
+LAWS = (runs, gathers, recorded, seeded, masked, subset, by_start, STATE.resumes, framed, unhinted)
 ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 

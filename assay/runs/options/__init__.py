@@ -1,4 +1,4 @@
-"""The options of a run beside method, task and settings, in four groups.
+"""The options of a run beside method, task and settings, in five groups.
 
 A field of a group is declared once, with `option(default, help)`. From it come the option of the command line, the
 entry in config.json, the words of the command that repeats the run, and the argument in Python: `assay.train(...,
@@ -14,6 +14,7 @@ from typing import Any
 
 from assay.runs.options.cadence import CadenceOptions
 from assay.runs.options.environment import EnvironmentOptions
+from assay.runs.options.gathering import GatherOptions
 from assay.runs.options.group import Group, add_group, parsed_group, record_of, words_of
 from assay.runs.options.language import LanguageOptions
 from assay.runs.options.own import OwnOptions
@@ -21,6 +22,7 @@ from assay.runs.options.own import OwnOptions
 __all__ = [
     "CadenceOptions",
     "EnvironmentOptions",
+    "GatherOptions",
     "LanguageOptions",
     "OwnOptions",
     "RunOptions",
@@ -37,6 +39,7 @@ class RunOptions:
     language: LanguageOptions = LanguageOptions()
     environment: EnvironmentOptions = EnvironmentOptions()
     cadence: CadenceOptions = CadenceOptions()
+    gathering: GatherOptions = GatherOptions()
 
     def __iter__(self) -> Iterator[Group]:
         """Returns the groups in order; later groups see the changes of earlier ones."""
@@ -57,9 +60,10 @@ class RunOptions:
 
 
 def add_run_groups(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of all groups to a command."""
+    """Adds the options to a command; those of separate samplers belong to `train` alone."""
     for group in RunOptions():
-        add_group(parser, type(group))
+        if not isinstance(group, GatherOptions):
+            add_group(parser, type(group))
 
 
 def run_options(values: Mapping[str, Any]) -> RunOptions:
@@ -72,6 +76,7 @@ def run_options(values: Mapping[str, Any]) -> RunOptions:
         parsed_group(LanguageOptions, values),
         parsed_group(EnvironmentOptions, values),
         parsed_group(CadenceOptions, values),
+        parsed_group(GatherOptions, values),
     )
     options.check()
     return options

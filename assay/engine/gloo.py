@@ -1,0 +1,229 @@
+"""Ranks as processes that exchange tensors by gloo, over the loopback or a network.
+
+No wait is without an end: every rank writes a beat into the store each second, and a rank that waits for the others
+reads theirs. A rank that is silent for `SILENCE` seconds, or known to have died, ends all the others with `RankLost`.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.engine.shards import Item, Ranks, tree_sum
+
+BEAT, SILENCE = 1.0, 20.0
+"""Seconds between two beats of a rank, and without a beat until it counts as lost."""
+CONNECT, LONGEST = timedelta(seconds=120), timedelta(days=30)
+"""How long ranks wait for each other to connect; and gloo's own limit later, since the beats are the deadline."""
+FRAME = 8192
+"""Bytes that are exchanged at once; longer items need a second exchange."""
+
+
+class RankLost(AssayError):
+    """A rank has died, failed, or does not answer."""
+
+
+class Order(Enum):
+    """What rank 0 tells the others to do next."""
+
+    STEP = 0
+    END = 1
+
+
+class Gloo(Ranks):
+    """One of `num` processes; `store` is shared by all, `host` is the address that gloo listens at."""
+
+    def __init__(self, store: Any, rank: int, num: int, host: str | None = None) -> None:
+        c10d = distributed()
+        self.rank, self.num, self.signal = rank, num, 0
+        self.received: Callable[[], int] = lambda: 0
+        self.watch: Callable[[], None] = lambda: None
+        self.store, self.closed = store.clone(), threading.Event()
+        self.store.set_timeout(timedelta(seconds=SILENCE))
+        options = c10d.ProcessGroupGloo._Options()
+        device = c10d.ProcessGroupGloo.create_device
+        options._devices = [device(hostname=host) if host else c10d.ProcessGroupGloo.create_default_device()]
+        options._timeout = CONNECT
+        self.group = c10d.ProcessGroupGloo(c10d.PrefixStore("gloo", store), rank, num, options)
+        self.group._set_default_timeout(LONGEST)
+        self.store.set(f"beat/{rank}", "begun")
+        self.seen = [(b"", time.monotonic())] * num
+        self.thread = threading.Thread(target=self.beat, args=(self.store.clone(),), daemon=True, name="beat")
+        self.thread.start()
+
+    # ------------------------------------------------------------------------------------------------ life
+    def beat(self, store: Any) -> None:
+        """Writes a beat each second, until the group is closed or its store has ended."""
+        with suppress(RuntimeError):
+            while not self.closed.wait(BEAT):
+                store.set(f"beat/{self.rank}", str(time.monotonic()))
+
+    def check(self) -> None:
+        """Raises RankLost if another rank is known to have ended, or has been silent for too long."""
+        self.watch()
+        now = time.monotonic()
+        try:
+            if self.rank and self.store.check(["over"]):
+                raise RankLost("rank 0 has ended the run")
+            beats = self.store.multi_get([f"beat/{rank}" for rank in range(self.num)])
+        except RuntimeError as error:
+            raise RankLost("rank 0 does not answer: it has died, or its machine has") from error
+        for rank, beat in enumerate(beats):
+            if beat != self.seen[rank][0]:
+                self.seen[rank] = beat, now
+            elif now - self.seen[rank][1] > SILENCE:
+                raise RankLost(f"rank {rank} has not answered for {SILENCE:.0f} s: it has died or stopped")
+
+    def wait(self, work: Any) -> None:
+        """Waits for an exchange; raises RankLost if a rank is lost meanwhile."""
+        while True:
+            try:
+                work.wait(timedelta(seconds=BEAT))
+                return
+            except RuntimeError as error:
+                failure = error if work.is_completed() else None
+            until = time.monotonic() + SILENCE + 2 * BEAT
+            self.check()
+            while failure is not None:  # a connection was closed; find out by which rank
+                if time.monotonic() > until:
+                    raise RankLost(f"the connection to another rank was closed ({failure})") from failure
+                time.sleep(0.1)
+                self.check()
+
+    def close(self) -> None:
+        """Ends the beats, before the interpreter ends; of rank 0, tells the others that the run is over."""
+        if not self.rank:
+            with suppress(RuntimeError):
+                self.store.set("over", "")
+        self.closed.set()
+        self.thread.join(SILENCE)
+
+    # ------------------------------------------------------------------------------------------------ exchanges
+    def meet(self, digest: Callable[[], int]) -> None:
+        """Begins a step on all ranks; raises AssayError if their weights differ. A signal to any is seen by all."""
+        if not self.rank:
+            self.told(lambda: Order.STEP)
+        found = self.shared([(digest(), self.received())])
+        odd = [rank for rank, (one, _) in enumerate(found) if one != found[0][0]]
+        if odd:
+            raise AssayError(
+                f"the weights of rank {odd[0]} differ from those of rank 0: a part or callback computes something else "
+                "in each process. Make it a function of its arguments, or use --ranks 1"
+            )
+        self.signal = self.signal or next((number for _, number in found if number), 0)
+
+    def shared(self, own: Sequence[Item]) -> list[Item]:
+        """Returns the items of all ranks, those of rank 0 first."""
+        blob = packed(list(own))
+        frames = self.frames(torch.cat([torch.tensor([len(blob)]).view(torch.uint8), blob[: FRAME - 8]]), FRAME)
+        sizes = [int(frame[:8].view(torch.int64)) for frame in frames]
+        parts = [frame[8 : 8 + size] for frame, size in zip(frames, sizes, strict=True)]
+        if max(sizes) > FRAME - 8:
+            rest = self.frames(blob[FRAME - 8 :], max(sizes) - FRAME + 8)
+            parts = [
+                torch.cat([part, more[: max(0, size - FRAME + 8)]])
+                for part, more, size in zip(parts, rest, sizes, strict=True)
+            ]
+        return [item for part in parts for item in unpacked(part)]
+
+    def frames(self, own: Tensor, size: int) -> list[Tensor]:
+        """Returns the bytes of every rank, each padded to `size`."""
+        found = torch.empty(self.num * size, dtype=torch.uint8)
+        self.wait(self.group._allgather_base(found, torch.nn.functional.pad(own, (0, size - len(own)))))
+        return list(found.split(size))
+
+    def told(self, make: Callable[[], Item]) -> Item:
+        """Returns make() as rank 0 computes it."""
+        mine: Any = None if self.rank else make()
+        blob = torch.empty(0, dtype=torch.uint8) if self.rank else packed(mine)
+        size = torch.tensor([len(blob)])
+        self.wait(self.group.broadcast([size], self.from_first()))
+        if self.rank:
+            blob = torch.empty(int(size), dtype=torch.uint8)
+        self.wait(self.group.broadcast([blob], self.from_first()))
+        found: Item = unpacked(blob) if self.rank else mine
+        return found
+
+    def from_first(self) -> Any:
+        """Returns the options of a broadcast from rank 0."""
+        options = distributed().BroadcastOptions()
+        options.rootRank, options.rootTensor = 0, 0
+        return options
+
+    def total(self, own: list[Tensor]) -> list[Tensor]:
+        """Returns the sum over all ranks: each rank adds one slice of every tensor, then slices are exchanged."""
+        found = []
+        for flat in own:
+            size = -(-len(flat) // self.num)
+            sent = torch.nn.functional.pad(flat, (0, size * self.num - len(flat)))
+            slices, whole = torch.empty_like(sent), torch.empty_like(sent)
+            self.wait(self.group.alltoall_base(slices, sent, [], []))
+            (mine,) = tree_sum([one] for one in slices.split(size)) if size else (slices,)
+            self.wait(self.group._allgather_base(whole, mine))
+            found.append(whole[: len(flat)])
+        return found
+
+
+def distributed() -> Any:
+    """Returns torch.distributed, which is imported only by a run with ranks; most of what is used here has no types."""
+    import torch.distributed as found
+
+    return found
+
+
+def connected(port: int, rank: int, num: int, listener: socket.socket | None = None) -> Gloo:
+    """Returns a rank on this machine. Rank 0 has the `listener` of the store, which only this machine can reach."""
+    given = {} if listener is None else {"master_listen_fd": listener.detach()}
+    how = {"is_master": not rank, "timeout": CONNECT, "wait_for_workers": False, **given}
+    store = distributed().TCPStore("127.0.0.1", port, **how)
+    return Gloo(store, rank, num, "127.0.0.1")
+
+
+def joined() -> Gloo:
+    """Returns a rank of the processes that torchrun has started, from its environment variables."""
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, num = next(iter(rendezvous("env://", timeout=CONNECT)))
+    store.set_timeout(CONNECT)
+    return Gloo(store, rank, num)
+
+
+# ---------------------------------------------------------------------------------------------------- bytes
+class Packer(pickle.Pickler):
+    """Pickles tensors by their own elements: a view does not take the tensor it is part of with it."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Returns how to make a tensor from its bytes; other values are pickled as usual."""
+        if type(value) is not Tensor:
+            return NotImplemented
+        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return rebuilt, (flat.numpy(), value.dtype, tuple(value.shape))
+
+
+def rebuilt(content: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Returns a tensor from its bytes."""
+    return torch.from_numpy(content).view(dtype).reshape(shape)
+
+
+def packed(value: Any) -> Tensor:
+    """Returns a value as bytes."""
+    stream = io.BytesIO()
+    Packer(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return torch.frombuffer(stream.getbuffer(), dtype=torch.uint8)
+
+
+def unpacked(blob: Tensor) -> Any:
+    """Returns the value of `packed` bytes, which come from a rank of this run."""
+    return pickle.loads(blob.numpy().tobytes())

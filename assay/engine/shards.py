@@ -1,0 +1,117 @@
+"""A batch in shards: the plan cuts it, any rank computes a part, and parts are added in a fixed order.
+
+So the numbers depend on the number of shards and not on the number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.engine.batching import units
+from assay.engine.updates import Update
+
+Item = TypeVar("Item")
+
+
+class Ranks:
+    """The processes that share the shards of a run: here one, which has all of them."""
+
+    rank, num = 0, 1
+    signal = 0
+    """The stop signal that any rank has received; 0 if none has."""
+
+    def mine(self, shards: int) -> range:
+        """Returns the shards of this rank: a block of a power of two, so that its sum is a branch of the tree."""
+        size = shards // self.num
+        return range(self.rank * size, (self.rank + 1) * size)
+
+    def meet(self, digest: Callable[[], int]) -> None:
+        """Begins a step; `digest` is a number that changes with the weights. All ranks call it."""
+
+    def shared(self, own: Sequence[Item]) -> list[Item]:
+        """Returns the items of all ranks, those of rank 0 first. All ranks call it."""
+        return list(own)
+
+    def told(self, make: Callable[[], Item]) -> Item:
+        """Returns make() as rank 0 computes it; the other ranks do not call `make`. All ranks call it."""
+        return make()
+
+    def total(self, own: list[Tensor]) -> list[Tensor]:
+        """Returns the sum of the tensors of all ranks, added as a binary tree. All ranks call it."""
+        return own
+
+
+ALONE = Ranks()
+"""One process."""
+
+
+def cut(batch: Experience, together: frozenset[str], shards: int) -> list[Experience | None]:
+    """Returns the rows of each shard, in order; None for one without rows. Rows with equal values of a named column
+    stay in one shard. A batch without rows is the first shard's.
+    """
+    if not len(batch):
+        return [batch, *[None] * (shards - 1)]
+    _, unit = torch.unique(units(batch, together), return_inverse=True)
+    place = unit * shards // (int(unit.max()) + 1)
+    found = [(place == shard).nonzero().squeeze(1).to(batch.mask.device) for shard in range(shards)]
+    return [batch.rows(index) if len(index) else None for index in found]
+
+
+def digest(tensors: Iterable[Tensor]) -> int:
+    """Returns a number that changes with the bits of the tensors."""
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return hash(tuple(int(tensor.view(kinds[tensor.itemsize]).sum()) for tensor in tensors))
+
+
+def added(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+    """Returns left + right, in place of left."""
+    torch._foreach_add_(left, right)
+    return left
+
+
+def tree_sum(parts: Iterable[list[Tensor]]) -> list[Tensor]:
+    """Returns the sum of 2^k lists of tensors as a binary tree, ((0 + 1) + (2 + 3)) + ...; holds at most k + 1 lists
+    at a time.
+    """
+    held: list[tuple[int, list[Tensor]]] = []
+    for part in parts:
+        size = 1
+        while held and held[-1][0] == size:
+            part, size = added(held.pop()[1], part), 2 * size
+        held.append((size, part))
+    assert len(held) == 1, "the number of parts is not a power of two"
+    return held[0][1]
+
+
+def summed(
+    ranks: Ranks,
+    parts: Sequence[Experience | None],
+    slopes: Callable[[Experience, Update], list[Tensor] | None],
+    zeros: Callable[[], list[Tensor]],
+    result: Update,
+) -> list[Tensor]:
+    """Returns the gradient summed over all shards, [] if none has one; adds their metrics to the result in order.
+
+    A shard without a gradient counts as zeros, since -0 + 0 has other bits than -0 alone.
+    """
+    own: list[tuple[Any, list[str], bool]] = []
+
+    def each() -> Iterable[list[Tensor]]:
+        for place in ranks.mine(len(parts)):
+            part, into = parts[place], Update(result.stage)
+            found = None if part is None else slopes(part, into)
+            own.append((into.sums, into.leaks, found is not None))
+            yield zeros() if found is None else found
+
+    total = tree_sum(each())
+    everything = ranks.shared(own)
+    for sums, leaks, _ in everything:
+        for name, entries in sums.items():
+            result.sums.setdefault(name, []).extend(entries)
+        result.leaks += leaks
+    return ranks.total(total) if any(has for *_, has in everything) else []

@@ -1,0 +1,63 @@
+"""What a term may use besides its batch: the models, the actor's scores of the batch, random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need, Scored
+from assay.core.slots import Annotation, View
+from assay.ops import random
+
+
+def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
+    """Computes `View.sampled`: the actor's reparameterised decisions in the columns of `batch.now`."""
+    actor, now = view.model("actor"), batch.now
+    action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
+    return action, logp
+
+
+@dataclass
+class StageView:
+    """The models, and the actor's scores of the batch, computed once: everything that a term may use."""
+
+    models: Mapping[str, nn.Module]
+    batch: Experience
+    needs: frozenset[Need | Annotation]
+    draw: Draw
+
+    @cached_property
+    def scored(self) -> Scored:
+        """The actor's scores of the batch."""
+        scored: Scored = self.model("actor").score(self.batch, self.needs)
+        return scored
+
+    @cached_property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """The actor's own decisions in all columns but the last."""
+        return own_decisions(self, self.batch)
+
+    def model(self, name: str) -> Any:
+        """Returns a model by name."""
+        return named(self.models, name)
+
+    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
+        """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
+        # By the row's index in the whole batch, not in the micro-batch: micro-batches must not change an update.
+        row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
+        rest = np.arange(int(np.prod(shape[1:])))[None]
+        values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
+        return values.to(self.batch.mask.device)
+
+
+def named(models: Mapping[str, nn.Module], name: str) -> nn.Module:
+    """Returns a model by name; raises AssayError with the names of the existing models if it is missing."""
+    if name not in models:
+        raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(models)}")
+    return models[name]

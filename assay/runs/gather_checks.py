@@ -1,0 +1,71 @@
+"""What can be sampled by separate processes, checked before compute is spent."""
+
+from __future__ import annotations
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe, Stage
+from assay.engine.placement import Placement
+from assay.parts.curricula.in_order import InOrder
+from assay.runs.checks import walked
+from assay.runs.options.gathering import GatherOptions
+
+
+def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement) -> None:
+    """Raises AssayError for a recipe whose rows cannot be sampled apart, or not with older weights."""
+    if not options.is_used:
+        return
+    asked = f"--gatherers is {options.gatherers}" if options.gatherers else f"--pieces is {options.pieces}"
+    rollout, select = recipe.rollout, recipe.select
+    if rollout is None:
+        raise AssayError(f"{asked}, but {recipe.name} trains on given data and samples nothing. Remove the option.")
+    if not rollout.by_start or recipe.curriculum is None:
+        raise AssayError(
+            f"{asked}, but what {type(rollout).__name__} gathers depends on more than its starts (running simulations, "
+            "other rows, a state). Use a method with rollout Episodes, or remove the option."
+        )
+    if select is not None and select.max_rounds > 1:
+        raise AssayError(
+            f"{asked}, but {type(select).__name__} gathers again when it keeps too few groups. Add --set "
+            "select.max_rounds=1, or remove the option."
+        )
+    if options.pieces > rollout.num_starts:
+        raise AssayError(f"--pieces is {options.pieces}, but a step has {rollout.num_starts} starts. Use at most that.")
+    if torch.device(placement.device).type != "cpu" or placement.precision is not None:
+        raise AssayError(f"{asked}, but separate samplers run on the CPU in float32 only. Remove the option.")
+    if placement.shards > 1:
+        raise AssayError(
+            f"{asked} and --shards is {placement.shards}, but gatherers cut a batch by --pieces. Use one of the two."
+        )
+    if options.lag:
+        check_lag(options.lag, recipe)
+
+
+def check_lag(lag: int, recipe: Recipe) -> None:
+    """Raises AssayError for a recipe that would take samples of older weights for the policy's own, or whose curriculum
+    must see the results of a step before the next one begins.
+    """
+    for stage in recipe.stages:
+        if stage.objective and not has_ratio(stage):
+            raise AssayError(
+                f"--lag is {lag}, but stage '{stage.name}' of {recipe.name} has no importance ratio: samples of older "
+                "weights would count as the policy's own. Set objective=PolicyGradient(trust=Clip()) there (grpo, dapo "
+                "and cispo have it), or use --lag 0."
+            )
+    if not isinstance(recipe.curriculum, InOrder):
+        raise AssayError(
+            f"--lag is {lag}, but {type(recipe.curriculum).__name__} chooses starts by the results of the step before. "
+            "Use curriculum=InOrder(), or --lag 0."
+        )
+
+
+def has_ratio(stage: Stage) -> bool:
+    """Returns whether every objective of a stage has a ratio to the policy that sampled, and uses it."""
+    for objective in stage.objective:
+        parts = walked(objective)
+        if not any(getattr(part, "slot", "") == "ratio" for part in parts):
+            return False
+        if any("old_policy" in getattr(part, "breaks", {}) for part in parts):  # a trust region that ignores it
+            return False
+    return True

@@ -1,0 +1,194 @@
+"""Where gatherers run: processes of this machine, or actors of a Ray cluster; and the gatherers of a plan."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.engine.loop import Loop
+from assay.ledger import Schedule
+from assay.runs.gatherers import Crew, Patience
+from assay.runs.own.consent import own_sources
+from assay.runs.own.loading import load
+from assay.runs.plan import Plan
+from assay.runs.ray_cluster import cluster, first_line
+from assay.runs.sampler import Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
+from assay.runs.signals import STOPS
+from assay.runs.weights import SameMemory, WeightFiles
+
+FOLDER = ".weights"
+"""The folder inside a run's with the versions of its weights; it is removed with the gatherers."""
+
+
+# ---------------------------------------------------------------------------------------------------- processes
+def serve(sources: Sequence[str], sent: bytes, pipe: Connection, life: Connection) -> None:
+    """Samples in the child process until the pipe or the learner ends."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)  # a terminal signals all: the learner saves, and ends its gatherers
+    threading.Thread(target=end_with, args=(life,), daemon=True).start()
+    answer = Answering(unpickled(sources, sent))
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send_bytes(pickle.dumps(answer(pickle.loads(pipe.recv_bytes()))))
+
+
+def end_with(life: Connection) -> None:
+    """Ends this process, whatever it does, when the learner's end of the pipe closes."""
+    try:
+        life.recv()
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def unpickled(sources: Sequence[str], sent: bytes) -> Kit:
+    """Returns the kit, after the own code that it is made of is loaded."""
+    for source in sources:
+        load(source)
+    kit: Kit = pickle.loads(sent)
+    return kit
+
+
+class ProcessHand(Hand):
+    """A process of this machine. One that misses a deadline is killed, also if it is stopped."""
+
+    lock = threading.Lock()  # multiprocessing keeps a list of children that threads may not change together
+
+    def __init__(self, name: str, sources: Sequence[str], sent: bytes) -> None:
+        context = get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self.pipe, pipe = context.Pipe()
+        self.life, life = context.Pipe()
+        self.process = context.Process(target=serve, args=(sources, sent, pipe, life), name=f"gatherer {name}")
+        with self.lock:
+            self.process.start()
+        pipe.close()
+        life.close()
+
+    def ask(self, asked: Asked, seconds: float) -> Found:
+        """Sends the work and waits for its rows; at the deadline the process is killed, which ends the wait."""
+        begin, timer = time.monotonic(), threading.Timer(seconds, self.process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            self.pipe.send_bytes(pickle.dumps(asked))
+            answer = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise Lost(self.cause(time.monotonic() - begin >= seconds, seconds)) from None
+        finally:
+            timer.cancel()
+        return answered(answer)
+
+    def cause(self, is_late: bool, seconds: float) -> str:
+        """Returns why the process is not there."""
+        self.process.join(TAKES)
+        code = self.process.exitcode
+        end = f"signal {-code}" if code and code < 0 else f"exit code {code}"
+        return f"it missed its deadline of {seconds:.3g} s" if is_late else f"its process died, {end}"
+
+    def end(self) -> None:
+        """Kills the process."""
+        with self.lock:
+            self.process.kill()
+            self.process.join(TAKES)
+
+
+TAKES = 10.0
+"""Seconds in which a killed process is gone."""
+
+
+def answered(answer: Found | str) -> Found:
+    """Returns the rows; AssayError with the words of a gatherer that cannot sample."""
+    if isinstance(answer, str):
+        raise AssayError(f"a gatherer stopped: {answer}")
+    return answer
+
+
+# ---------------------------------------------------------------------------------------------------- Ray
+class Actor:
+    """A sampler inside a Ray actor."""
+
+    def __init__(self, sources: Sequence[str], sent: bytes) -> None:
+        self.answer = Answering(unpickled(sources, sent))
+
+    def gather(self, asked: bytes) -> bytes:
+        """Returns the rows of a piece of work, or an error in words."""
+        return pickle.dumps(self.answer(pickle.loads(asked)))
+
+
+class RayHand(Hand):
+    """An actor of one core on a Ray cluster."""
+
+    def __init__(self, ray: Any, sources: Sequence[str], sent: bytes) -> None:
+        self.ray = ray
+        self.actor = self.ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Actor).remote(sources, sent)
+
+    def ask(self, asked: Asked, seconds: float) -> Found:
+        """Sends the work and waits for its rows."""
+        try:
+            answer = self.ray.get(self.actor.gather.remote(pickle.dumps(asked)), timeout=seconds)
+        except self.ray.exceptions.GetTimeoutError:
+            raise Lost(f"it missed its deadline of {seconds:.3g} s") from None
+        except self.ray.exceptions.RayError as error:
+            raise Lost(f"its actor died, {first_line(error)}") from None
+        return answered(pickle.loads(answer))
+
+    def end(self) -> None:
+        """Kills the actor."""
+        self.ray.kill(self.actor)
+
+
+# ---------------------------------------------------------------------------------------------------- of a plan
+@contextmanager
+def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Patience()) -> Iterator[Crew | None]:
+    """Gives the loop the gatherers of its plan, if it has any, and ends them afterwards. No process is started before
+    the first step. Call it with the folder locked.
+    """
+    options, recipe = plan.options.gathering, plan.recipe
+    if not options.is_used:
+        yield None
+        return
+    assert recipe.rollout is not None
+    starts = recipe.rollout.num_starts
+    schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // options.pieces))
+    with ExitStack() as stack:
+        if options.gatherers:
+            files = WeightFiles(folder.absolute() / FOLDER, keep=options.lag + 1)
+            shutil.rmtree(files.folder, ignore_errors=True)  # left by a process that was killed
+            stack.callback(shutil.rmtree, files.folder, ignore_errors=True)
+            start = starter(plan, loop, files, stack)
+            crew = Crew(schedule, recipe, files, start, options.gatherers, patience)
+        else:
+            memory = SameMemory()
+            here = Here(Sampler(recipe, plan.task, loop.engine, plan.seed, memory))
+            crew = Crew(schedule, recipe, memory, lambda name: here)
+        stack.callback(crew.close)
+        loop.gatherers = crew
+        yield crew
+
+
+def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Callable[[str], Hand]:
+    """Returns the function that starts a worker by name; AssayError if the task cannot be sent to one."""
+    num = sum(flat.num_parameters for flat in loop.engine.flats.values())
+    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, files)
+    try:
+        sent: bytes = pickle.dumps(kit)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise AssayError(
+            f"task '{plan.task.name}' cannot be sent to another process ({error}). Remove --gatherers."
+        ) from None
+    sources = tuple({**own_sources(plan.recipe), **own_sources(plan.task)})
+    if not plan.options.gathering.on_:
+        return lambda name: ProcessHand(name, sources, sent)
+    ray, _ = stack.enter_context(cluster(plan.options.gathering.on_, files.folder.parent))
+    return lambda name: RayHand(ray, sources, sent)

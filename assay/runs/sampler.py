@@ -1,0 +1,161 @@
+"""A sampler: gathers pieces of work with weights that it fetches by version, in any process.
+
+A hand is a process that has one, as the thread that hands it work sees it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Progress
+from assay.core.slots import Scene, Task
+from assay.engine.engine import Engine
+from assay.engine.gathering import rewarded, rolled_out
+from assay.engine.machine import tuned
+from assay.engine.placement import Placement
+from assay.ledger import Work
+from assay.runs.weights import Weights
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A piece of work with its starts, the version to sample with, and the progress that schedules see."""
+
+    work: Work
+    starts: np.ndarray
+    version: int
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of a piece, whether they are rewarded already, and the (sum, count) metrics that parts logged."""
+
+    rows: Experience
+    is_rewarded: bool
+    metrics: Mapping[str, list[tuple[float, float]]]
+
+
+class Lost(Exception):
+    """A worker died or missed its deadline; the message says which."""
+
+
+def models_of(recipe: Recipe) -> tuple[str, ...]:
+    """Returns the models that gathering uses: the acting policy, and those that rewards read."""
+    return tuple(dict.fromkeys([recipe.behaviour, *(name for part in recipe.rewards for name in part.models)]))
+
+
+def for_sampling(recipe: Recipe) -> Recipe:
+    """Returns the recipe without the parts that only train: no optimizer, no model that gathering does not use."""
+    used = models_of(recipe)
+    copies = {name: copy for name, copy in recipe.copies.items() if name in used}
+    needed = {*used, *(copy.of for copy in copies.values())}
+    critics = {name: critic for name, critic in recipe.critics.items() if name in needed}
+    lean = replace(recipe, stages=(), credit=(), constraints=(), select=None, certificate=None, wrapper=None, before=())
+    return replace(lean, critics=critics, copies=copies)
+
+
+class Sampler:
+    """Gathers pieces of work with an engine whose weights are fetched by version."""
+
+    def __init__(self, recipe: Recipe, task: Task, engine: Engine, seed: int, weights: Weights) -> None:
+        self.recipe, self.task, self.engine, self.seed, self.weights = recipe, task, engine, seed, weights
+        self.names, self.version = models_of(recipe), -1
+        scene = Scene(task, engine, Draw(seed))
+        assert recipe.rollout is not None
+        self.rollout_state = recipe.rollout.init(scene)
+        self.reward_states = [part.init(scene) for part in recipe.rewards]
+
+    def __call__(self, asked: Asked) -> Found:
+        """Returns the rows of a piece of work; each decision has the version of the weights that sampled it."""
+        if asked.version != self.version:
+            tree = self.weights.fetch(asked.version)
+            for name in self.names:
+                self.engine.flats[name].restore(tree[name])
+            self.version = asked.version
+        recipe = self.recipe.at(asked.progress)
+        scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)
+
+        def reward(rows: Experience) -> Experience:
+            if any(self.reward_states):
+                raise AssayError(
+                    f"{type(recipe.rollout).__name__} uses rewards while it gathers, and a reward has a state, which "
+                    "belongs to the learner. Remove --gatherers and --pieces."
+                )
+            return rewarded(recipe, scene, self.reward_states, rows)
+
+        here = scene.given(actor=self.engine.models[recipe.behaviour], starts=asked.starts)
+        rows, is_rewarded = rolled_out(recipe, here, self.rollout_state, reward)
+        version = torch.full(rows.mask.shape, asked.version, dtype=torch.int32)
+        return Found(rows.with_columns(version=version), is_rewarded, scene.metrics)
+
+
+@dataclass(frozen=True)
+class Kit:
+    """Everything that a worker process needs to make its sampler; it travels as a pickle."""
+
+    recipe: Recipe
+    task: Task
+    seed: int
+    placement: Placement
+    num_parameters: int
+    weights: Weights
+
+    def sampler(self) -> Sampler:
+        """Returns a sampler with models of its own."""
+        engine = Engine(self.recipe, self.task.spec, self.seed, self.placement)
+        return Sampler(self.recipe, self.task, engine, self.seed, self.weights)
+
+
+class Answering:
+    """Answers requests in a worker process: with rows, or with an error in words. Its sampler is made for the first."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        self.sampler: Sampler | None = None
+
+    def __call__(self, asked: Asked) -> Found | str:
+        """Samples."""
+        with tuned(self.kit.num_parameters, 1):
+            try:
+                self.sampler = self.sampler or self.kit.sampler()
+                return self.sampler(asked)
+            except AssayError as error:
+                return str(error)
+            except Exception as error:  # it would come again: the run stops with it, and the trace is on this terminal
+                traceback.print_exc()
+                return f"{type(error).__name__}: {error}"
+
+
+class Hand(ABC):
+    """A worker process as its thread sees it."""
+
+    @abstractmethod
+    def ask(self, asked: Asked, seconds: float) -> Found:
+        """Returns the rows of a piece of work. Lost if the process dies or needs longer; AssayError as it says."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Ends the process at once."""
+
+
+class Here(Hand):
+    """A sampler in this process."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def ask(self, asked: Asked, seconds: float) -> Found:
+        """Samples."""
+        return self.sampler(asked)
+
+    def end(self) -> None:
+        """Does nothing."""

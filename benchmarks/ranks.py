@@ -1,0 +1,79 @@
+"""Seconds of an update on several ranks, against one: a small GRPO step on prompts of addition.
+
+    python -m benchmarks.ranks                       # 1 and 2 ranks at 2 shards
+    python -m benchmarks.ranks --ranks 1 2 4 --width 256
+
+Times a whole step and its update on an idle machine; digests of the weights must be equal, whatever the ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assay.engine.loop import Loop
+from assay.engine.machine import tuned
+from assay.engine.placement import Placement
+from assay.engine.shards import digest
+from assay.parts.rewards.function import FromFunction
+from assay.runs.plan import make_plan
+from assay.runs.ranks import Team
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Median seconds of a step and of its update, and a digest of the weights after the last one."""
+
+    ranks: int
+    step: float
+    update: float
+    weights: int
+
+
+def different_characters(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Returns the number of different characters of each answer."""
+    return [float(len(set(row["completion"]))) for row in rows]
+
+
+def timed(ranks: int, shards: int, width: int, steps: int, num_starts: int) -> Timed:
+    """Trains `steps` steps after one that is not timed."""
+    settings = {"actor.width": width, "rollout.num_starts": num_starts}
+    where = Placement(shards=shards, ranks=ranks)
+    plan = make_plan("grpo", "addition", steps=steps + 1, warmup=0, settings=settings, placement=where)
+    # An untrained model never adds up; it does write different words, so that the weights move.
+    plan = replace(plan, recipe=replace(plan.recipe, rewards=(FromFunction(different_characters),)))
+    loop = Loop(plan.recipe, plan.task, seed=0, num_steps=plan.steps, placement=where)
+    size = sum(flat.num_parameters for flat in loop.engine.flats.values())
+    with Team(ranks) as team, tuned(size, shards=shards):
+        if ranks > 1:
+            team.lead(plan, loop, {})
+        loop.step()
+        seconds = [loop.step().seconds for _ in range(steps)]
+    whole = statistics.median(sum(each.values()) for each in seconds)
+    update = statistics.median(each["update"] for each in seconds)
+    return Timed(ranks, whole, update, digest(piece for flat in loop.engine.flats.values() for piece in flat.pieces))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a line for each number of ranks; returns 1 if their weights differ."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--starts", type=int, default=32)
+    chosen = parser.parse_args(arguments)
+    shards = max(chosen.ranks)
+    found = [timed(ranks, shards, chosen.width, chosen.steps, chosen.starts) for ranks in chosen.ranks]
+    for one in found:
+        faster = f"{found[0].step / one.step:.2f}x a step, {found[0].update / one.update:.2f}x an update"
+        print(f"{one.ranks} ranks: {one.step:.3f} s a step, {one.update:.3f} s an update ({faster})")
+    same = len({one.weights for one in found}) == 1
+    print("weights are equal" if same else "weights DIFFER")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

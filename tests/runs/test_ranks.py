@@ -1,0 +1,197 @@
+"""Ranks: the number of processes changes no bit of a run, and a process that dies ends all of them with its name."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.record import State
+from assay.engine import gloo
+from assay.engine.gloo import RankLost
+from assay.engine.loop import Loop
+from assay.engine.machine import tuned
+from assay.engine.placement import Placement
+from assay.parts.rewards.function import FromFunction
+from assay.proof.panel import small
+from assay.runs import catalogue
+from assay.runs.plan import Plan, make_plan
+from assay.runs.progress import Mode
+from assay.runs.ranks import Team
+from assay.runs.run import execute
+from assay.runs.signals import Stopped
+from assay.runs.worker import Callback
+
+SHARDS, STEPS = 4, 2
+RECIPES = [
+    ("grpo", "addition-1"), ("rloo", "addition-1"), ("dapo", "addition-1"), ("ppo", "addition-1"),
+    ("dpo", "addition-1"), ("sft", "addition-1"), ("grpo", "prisoners-dilemma-tokens"), ("ppo", "cartpole"),
+    ("dqn", "cartpole"), ("sac", "pendulum"), ("td3", "pendulum"), ("iql", "pendulum"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def team(request: pytest.FixtureRequest) -> Iterator[Team]:
+    with Team(request.param) as team:
+        yield team
+
+
+def number_of_words(rows: list[dict[str, Any]]) -> list[float]:
+    return [float(len(set(row["completion"]))) for row in rows]
+
+
+def plan_of(method: str, task: str, ranks: int = 1) -> Plan:
+    recipe = small(catalogue.recipe_for(method, catalogue.find_task(task), {}))
+    recipe = recipe.set("epochs", 2) if method == "ppo" else recipe
+    if recipe.rollout is not None and task == "addition-1":
+        recipe = replace(recipe, rewards=(FromFunction(number_of_words),))  # untrained answers are never right
+    return make_plan(recipe, task, steps=STEPS, warmup=0, placement=Placement(shards=SHARDS, ranks=ranks))
+
+
+def loop_of(plan: Plan) -> Loop:
+    return Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+
+
+def trained(loop: Loop) -> State:
+    """The whole state after some steps, and the metrics of each."""
+    metrics = [dict(loop.step().metrics) for _ in range(STEPS)]
+    return {**loop.snapshot(), "metrics": metrics}
+
+
+@cache
+def alone(method: str, task: str) -> State:
+    """What one process trains; its actor has moved."""
+    loop = loop_of(plan_of(method, task))
+    begun = loop.engine.flats["actor"].values.clone()
+    found = trained(loop)
+    assert not torch.equal(loop.engine.flats["actor"].values, begun)
+    return found
+
+
+@pytest.mark.parametrize(("method", "task"), RECIPES)
+def test_the_number_of_ranks_changes_no_bit(team: Team, method: str, task: str) -> None:
+    plan = plan_of(method, task, team.num)
+    together = loop_of(plan)
+    with tuned(0):
+        team.lead(plan, together, {})
+        assert store.difference(alone(method, task), trained(together)) == []
+
+
+# ---------------------------------------------------------------------------------------------------- failures
+def led(team: Team, plan: Plan) -> Loop:
+    loop = loop_of(plan)
+    team.lead(plan, loop, {})
+    return loop
+
+
+def bandit(team: Team) -> Loop:
+    loop = led(team, plan_of("reinforce", "bandit", team.num))
+    loop.step()
+    return loop
+
+
+def fallen(num: int, break_it: Callable[[Team, Loop], None]) -> str:
+    """The error of a step after something was done to its ranks; none of them is left."""
+    error, team = "", Team(num)
+    try:
+        with team:
+            loop = bandit(team)
+            started = list(team.children)
+            break_it(team, loop)
+            loop.step()
+    except AssayError as raised:
+        error = str(raised)
+    assert not any(child.process.is_alive() for child in started)
+    return error
+
+
+def test_a_killed_rank_is_named_at_once() -> None:
+    begun = time.monotonic()
+    error = fallen(4, lambda team, loop: team.children[1].process.kill())
+    assert re.match(r"rank 2 \(process \d+\) died \(signal 9\)", error), error
+    assert time.monotonic() - begun < 30
+
+
+def test_a_rank_that_stops_is_named_after_its_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "SILENCE", 2.0)
+    error = fallen(2, lambda team, loop: os.kill(team.children[0].process.pid, signal.SIGSTOP))
+    assert error == "rank 1 has not answered for 2 s: it has died or stopped"
+
+
+def test_ranks_whose_weights_differ_are_refused() -> None:
+    error = fallen(2, lambda team, loop: loop.engine.flats["actor"].values.mul_(2.0))
+    assert error.startswith("the weights of rank 1 differ from those of rank 0")
+
+
+def test_an_error_in_another_rank_is_shown() -> None:
+    plan = plan_of("grpo", "addition-1", 2)
+    plan = replace(plan, recipe=replace(plan.recipe, rewards=(FromFunction(fails_in_a_child),)))
+    with Team(2) as team:
+        loop = led(team, plan)
+        with pytest.raises(RankLost, match=r"rank 1 failed: .*the disk is full"):
+            loop.step()
+        vars(team).pop("ranks").close()
+
+
+def fails_in_a_child(rows: list[dict[str, Any]]) -> list[float]:
+    if multiprocessing.parent_process() is not None:
+        raise OSError("the disk is full")
+    return number_of_words(rows)
+
+
+def test_a_rank_ends_when_the_pipe_to_rank_0_closes() -> None:
+    with Team(2) as team:
+        bandit(team)
+        (child,) = team.children
+        child.pipe.close()
+        child.process.join(10)
+        assert child.process.exitcode == 1
+        vars(team).pop("ranks").close()
+
+
+def test_a_run_that_was_stopped_and_killed_resumes_bitwise_on_another_number_of_ranks(tmp_path: Path) -> None:
+    others = {child.pid for child in multiprocessing.active_children()}
+
+    def end(number: int, step: int) -> Callback:
+        def ended(done: int, metrics: Any, policy: Any) -> None:
+            mine = {child.name: child.pid for child in multiprocessing.active_children() if child.pid not in others}
+            if done == step:
+                os.kill(mine[max(mine)], number)
+
+        return ended
+
+    def run(folder: str, ranks: int, *callbacks: Callback) -> Any:
+        plan = replace(plan_of("rloo", "bandit", ranks), steps=6, warmup=2, save_every=1)
+        execute(plan, tmp_path / folder, mode=Mode.SILENT, callbacks=callbacks)
+        saved = store.load(tmp_path / folder / "checkpoints")
+        assert saved is not None
+        return saved.tree["loop"]
+
+    with pytest.raises(Stopped, match="stopped and saved"):
+        run("ended", 2, end(signal.SIGTERM, 2))
+    with pytest.raises(RankLost, match=r"rank 3 .* died .* Resume with: assay resume"):
+        run("ended", 4, end(signal.SIGKILL, 4))
+    assert store.difference(run("ended", 1), run("whole", 1)) == []
+
+
+def test_what_ranks_cannot_do_is_refused() -> None:
+    with pytest.raises(
+        AssayError, match=r"ranks is 3 and shards is 4: the ranks must divide the shards. Use --ranks 4"
+    ):
+        plan_of("grpo", "addition-1", 3)
+    with pytest.raises(
+        AssayError, match=r"'actor' is a model that grows; it cannot be trained by ranks. Use --ranks 1"
+    ):
+        loop_of(plan_of("gbrl", "cartpole", 2))
