@@ -112,7 +112,7 @@ def parallel_seeds(options: argparse.Namespace, seeds: int) -> int:
     alone = options.device != "cpu" or options.tensorboard or bool(options.wandb) or options.ranks > 1
     if alone and (options.jobs or 1) > 1:
         where = "on a GPU, with --ranks, --tensorboard or --wandb"
-        raise AssayError(f"--jobs is {options.jobs}. Seeds {where} train in turn.")
+        raise AssayError(f"--jobs is {options.jobs}. Seeds {where}, train in turn.")
     return min(seeds, options.jobs or (1 if alone else os.cpu_count() or 1))
 
 

@@ -37,8 +37,8 @@ from assay.runs.worker import Callback
 SHARDS, STEPS = 4, 2
 RECIPES = [
     ("grpo", "addition-1"), ("rloo", "addition-1"), ("dapo", "addition-1"), ("ppo", "addition-1"),
-    ("dpo", "addition-1"), ("sft", "addition-1"), ("grpo", "prisoners-dilemma-tokens"), ("ppo", "cartpole"),
-    ("dqn", "cartpole"), ("sac", "pendulum"), ("td3", "pendulum"), ("iql", "pendulum"),
+    ("dpo", "addition-1"), ("grpo", "prisoners-dilemma-tokens"), ("ppo", "cartpole"),
+    ("dqn", "cartpole"), ("sac", "pendulum"), ("iql", "pendulum"),
 ]  # fmt: skip
 
 
