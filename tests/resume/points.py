@@ -68,7 +68,7 @@ class Watcher:
 
     def watch_phases(self) -> None:
         timed, update, scores = loop.Step.timed, engine.Engine.update_together, evaluation.evaluate
-        init, execute = run.Worker.__init__, run.execute
+        init, executed = run.Worker.__init__, run.executed
 
         @contextmanager
         def watched_timed(step: loop.Step, phase: str) -> Iterator[None]:
@@ -96,8 +96,8 @@ class Watcher:
             elif worker.plan.warmup and worker.scores:
                 self.phase = 2
 
-        def watched_execute(plan: Any, folder: Path, **options: Any) -> Any:
-            result = execute(plan, folder, **options)
+        def watched_executed(plan: Any, folder: Path, *rest: Any, **options: Any) -> Any:
+            result = executed(plan, folder, *rest, **options)
             if folder.name == run.PHASE:
                 self.workers.pop()
                 self.phase = 2
@@ -107,7 +107,7 @@ class Watcher:
         engine.Engine.update_together = watched_update  # type: ignore[method-assign]
         evaluation.evaluate = watched_scores
         run.Worker.__init__ = watched_init  # type: ignore[method-assign]
-        run.execute = watched_execute
+        run.executed = watched_executed
 
     def watched_change(self, call: str) -> Callable[..., Any]:
         original = ORIGINAL[call]
@@ -131,7 +131,7 @@ class Watcher:
 
 def kind(path: str) -> str:
     """A file's name without what differs from run to run."""
-    name = re.sub(r"\.(tmp|dead)-\d+-[0-9a-f]+-", r"\1 ", Path(path).name)
+    name = re.sub(r"\.(tmp|dead)-[0-9a-f]+\.\d+-[0-9a-f]+-", r"\1 ", Path(path).name)
     return "the run's folder" if name in RUNS else re.sub(r"step-\d+(\.\d+)?", "step", name)
 
 
