@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Certified, Draw, Experience, Need, State
+from assay.core.record import Certified, Draw, Experience, Need, Scored, State
 from assay.core.slots import (
     Certificate,
     CountedTask,
@@ -140,6 +140,17 @@ def outcomes(
 
 
 @torch.no_grad()
+@runtime_checkable
+class Scoring(Protocol):
+    """A policy with probabilities of given decisions; a search by beams has none."""
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Returns the log-probabilities of the decisions."""
+
+    def parameters(self) -> Iterable[torch.nn.Parameter]:
+        """Returns its weights."""
+
+
 def evaluate(
     actor: Any,
     task: Task,
@@ -163,8 +174,7 @@ def evaluate(
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     played = task.judge(played, 1)
     result: np.ndarray = played.column("score").double().numpy()
-    scored = isinstance(actor, torch.nn.Module)  # a search (beams) has no probabilities to sum
-    more = task.exact(actor) if isinstance(task, ExactTask) and scored else {}
+    more = task.exact(actor) if isinstance(task, ExactTask) and isinstance(actor, Scoring) else {}
     more |= component_means(played)
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)

@@ -17,3 +17,8 @@ def test_a_policy_that_searches_is_evaluated_without_exact_quantities() -> None:
     run = assay.train("dpo-q-function", "levels", steps=1, settings={"actor.rank": 0})
     assert 0.0 <= run.after.value <= 1.0
     assert all("pass_rate" not in row for row in run.curves)
+
+
+def test_a_policy_around_a_network_keeps_its_exact_quantities() -> None:
+    run = assay.train("laser", "levels", steps=1)
+    assert all("pass_rate" in row for row in run.curves if "evaluation" in row)
