@@ -139,7 +139,6 @@ def outcomes(
     return found.values, found.more
 
 
-@torch.no_grad()
 @runtime_checkable
 class Scoring(Protocol):
     """A policy with probabilities of given decisions; a search by beams has none."""
@@ -151,6 +150,7 @@ class Scoring(Protocol):
         """Returns its weights."""
 
 
+@torch.no_grad()
 def evaluate(
     actor: Any,
     task: Task,
