@@ -44,6 +44,7 @@ def model_folder(folder: Path, toy: bool) -> Path:
     tokens.save_pretrained(folder)
     torch.manual_seed(0)
     shape = SHAPE | (SMALL if toy else {}) | {"eos_token_id": tokens.eos_token_id}
+    shape["vocab_size"] = max(shape["vocab_size"], len(tokens))
     transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**shape)).to(torch.bfloat16).save_pretrained(folder)
     return folder
 

@@ -77,8 +77,9 @@ def peak_mb() -> float:
 
 def measured_apart(folder: Path) -> dict[str, float]:
     """Measures a folder in a process of its own, so that its peak memory is its own."""
-    command = [sys.executable, "-m", "benchmarks.watch", "--measure", str(folder)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = [sys.executable, "-m", "benchmarks.watch", "--measure", str(folder.resolve())]
+    root = Path(__file__).parents[1]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=root).stdout)
 
 
 def main() -> None:
