@@ -169,7 +169,7 @@ def check_placement(placement: Placement, task: Task) -> None:
     except (RuntimeError, AssertionError, NotImplementedError):
         known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
         raise AssayError(f"device '{placement.device}' is not available here. Use {known}.") from None
-    if torch.device(placement.device).type != "cpu" and not isinstance(task.spec.action, Vocabulary):
+    if placement.is_on_gpu and not isinstance(task.spec.action, Vocabulary):
         raise AssayError(
             f"task '{task.name}' steps its simulations on the CPU. Only language tasks run on a GPU; use --device cpu."
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.engine.placement import Placement
@@ -32,7 +30,7 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         )
     if options.pieces > rollout.num_starts:
         raise AssayError(f"--pieces is {options.pieces}, but a step has {rollout.num_starts} starts. Use at most that.")
-    if torch.device(placement.device).type != "cpu" or placement.precision is not None:
+    if placement.is_on_gpu or placement.precision is not None:
         raise AssayError(f"{asked}, but separate samplers run on the CPU in float32 only. Remove the option.")
     if placement.shards > 1:
         raise AssayError(
