@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import signal
@@ -24,7 +23,7 @@ from assay.runs.own.loading import load
 from assay.runs.plan import Plan
 from assay.runs.ray_cluster import cluster, first_line
 from assay.runs.sampler import Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
-from assay.runs.signals import STOPS
+from assay.runs.signals import STOPS, end_with
 from assay.runs.weights import SameMemory, WeightFiles
 
 FOLDER = ".weights"
@@ -36,19 +35,11 @@ def serve(sources: Sequence[str], sent: bytes, pipe: Connection, life: Connectio
     """Samples in the child process until the pipe or the learner ends."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)  # a terminal signals all: the learner saves, and ends its gatherers
-    threading.Thread(target=end_with, args=(life,), daemon=True).start()
+    end_with(life)
     answer = Answering(unpickled(sources, sent))
     with suppress(EOFError, OSError):
         while True:
             pipe.send_bytes(pickle.dumps(answer(pickle.loads(pipe.recv_bytes()))))
-
-
-def end_with(life: Connection) -> None:
-    """Ends this process, whatever it does, when the learner's end of the pipe closes."""
-    try:
-        life.recv()
-    except (EOFError, OSError):
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def unpickled(sources: Sequence[str], sent: bytes) -> Kit:

@@ -11,13 +11,12 @@ import os
 import pickle
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from assay.engine.machine import tuned
 from assay.engine.shards import Ranks
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
-from assay.runs.signals import STOPS
+from assay.runs.signals import STOPS, end_with
 
 PATIENCE, HASTE = 10.0, 2.0
 """Seconds that a rank has to end after the run, and after a failure."""
@@ -162,7 +161,7 @@ def attend(rank: int, num: int, port: int, parent: Connection) -> None:
     """Runs a child: follows rank 0 to the end, and ends at once when the pipe to it closes."""
     received = noted()
     parent.send(True)
-    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
+    end_with(parent)
     with suppress(OSError):  # of the pipe: rank 0 has ended
         try:
             follow(connected(port, rank, num), received)
@@ -173,12 +172,6 @@ def attend(rank: int, num: int, port: int, parent: Connection) -> None:
             parent.send(str(error) if known else f"{type(error).__name__}: {error}")
             if not known:
                 raise
-
-
-def end_with(parent: Connection) -> None:
-    """Ends this process when the other end of the pipe closes: it has nothing to save."""
-    wait([parent])
-    os._exit(1)
 
 
 def noted() -> Callable[[], int]:

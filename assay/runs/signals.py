@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +54,13 @@ def stop_signals() -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_with(parent: Connection) -> None:
+    """Ends this process when the other end of a pipe, which never writes, closes: it has nothing to save."""
+
+    def watch() -> None:
+        wait([parent])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
