@@ -16,24 +16,44 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from assay.core.recipe import Recipe, united
 from assay.core.schedules import Linear
 from benchmarks.peers_runs import Clock, Job, Queue, acting, finished
 
 SIDES, METHODS = ("assay", "stable-baselines3"), ("sac", "td3", "ppo")
-FALLING = Linear(3e-4, 0.0)
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "assay:falling-rate": (
-        "ppo",
-        {"policy.optimizer.learning_rate": FALLING, "value.optimizer.learning_rate": FALLING},
-    ),
+
+
+def falling_rate(recipe: Recipe) -> Recipe:
+    """Returns PPO with rates that fall from 3e-4 to 0 over the run."""
+    return reduce(lambda one, name: one.set(f"{name}.optimizer.learning_rate", Linear(3e-4, 0.0)), STAGES, recipe)
+
+
+def clipped_together(recipe: Recipe) -> Recipe:
+    """Returns PPO with one optimizer and one clipped gradient norm for actor and critic, as theirs."""
+    return replace(recipe, stages=(united(recipe.stages),))
+
+
+def their_network(recipe: Recipe) -> Recipe:
+    """Returns TD3 with the learning rate and the layers of the paper, as theirs."""
+    changes: dict[str, Any] = {f"stages.{name}.optimizer.learning_rate": 1e-3 for name in ("critic", "actor")}
+    changes |= {"actor.hidden": (400, 300), "critics.q.hidden": (400, 300)}
+    return reduce(lambda one, path: one.set(path, changes[path]), changes, recipe)
+
+
+STAGES = ("policy", "value")
+VARIANTS: dict[str, tuple[str, Callable[[Recipe], Recipe]]] = {
+    "assay:falling-rate": ("ppo", falling_rate),
+    "assay:clipped-together": ("ppo", clipped_together),
+    "assay:their-network": ("td3", their_network),
 }
-"""Sides that are ours with other settings, and the method that they are of."""
+"""Sides that are ours with a changed recipe, and the method that they are of."""
 TASKS = ("Hopper-v5", "HalfCheetah-v5", "InvertedDoublePendulum-v5")
 SEEDS = 5
 BATCH, ROLLOUTS, FRAGMENT = 2_048, 25, 8
@@ -105,16 +125,17 @@ def choose(out: Path, at_once: int, minutes: float) -> tuple[int, int]:
 
 # ---------------------------------------------------------------------------------------------------- the two sides
 def assay_run(
-    method: str, task: str, seed: int, decisions: int, clock: Clock, settings: dict[str, Any] | None = None
+    method: str, task: str, seed: int, decisions: int, clock: Clock, change: Callable[[Recipe], Recipe] | None = None
 ) -> dict[str, Any]:
-    """Trains ours with the task's own preset, and with the settings of a variant."""
+    """Trains ours with the task's own preset, changed as a variant is."""
     from assay.engine.loop import Loop
     from assay.engine.machine import tuned
     from assay.runs.plan import make_plan
 
     steps = max(1, decisions // (BATCH if method == "ppo" else FRAGMENT))
-    plan = make_plan(method, task, steps=steps, seed=seed, settings=settings, evaluations=0)
-    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
+    plan = make_plan(method, task, steps=steps, seed=seed, evaluations=0)
+    recipe = change(plan.recipe) if change else plan.recipe
+    loop = Loop(recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
     points = EVALUATIONS[method]
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
         for step in range(1, steps + 1):
@@ -172,7 +193,7 @@ def one(key: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     run: Callable[..., dict[str, Any]] = peer_run
     if side.startswith("assay"):
-        run = partial(assay_run, settings=VARIANTS[side][1] if side in VARIANTS else None)
+        run = partial(assay_run, change=VARIANTS[side][1] if side in VARIANTS else None)
     facts = run(method, task, int(seed), int(decisions), Clock(task))
     return {"side": side, "method": method, "task": task, "seed": int(seed), **facts}
 
