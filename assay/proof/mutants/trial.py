@@ -129,8 +129,8 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
 
 
 def turn(last: str, catching: Set[str], spent: Mapping[str, float], claim: Exact) -> tuple[bool, bool, float]:
-    """Returns by what claims are sorted for the next mutant: the one that caught the last mutant often catches the next;
-    then come those that caught another, the quickest first, then the quickest of the rest.
+    """Returns what claims are sorted by for the next mutant: the one that caught the last mutant often catches the
+    next; then come those that caught another, the quickest first, then the quickest of the rest.
     """
     return claim.name != last, claim.name not in catching, spent.get(claim.name, 0.0)
 
