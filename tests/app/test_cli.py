@@ -17,6 +17,7 @@ from assay.core import store
 from assay.proof.laws.file import check_file
 from assay.runs import catalogue
 from assay.runs.folder import METRICS
+from tests import warm
 
 BANDIT = ["reinforce", "--task", "bandit", "--steps", "3"]
 Answer = tuple[int, str, str]
@@ -337,9 +338,8 @@ def test_a_warning_is_one_line_without_source_code(assay: Command, tmp_path: Pat
     small = ["--set", "actor.width=8", "--set", "actor.layers=1", "--set", "actor.heads=2", "--set", "source.batch=2"]
     with pytest.warns(UserWarning, match="contains the answer"):  # what pytest sees; the command line is asked below
         catalogue.find_task("told.jsonl")
-    words = [sys.executable, "-m", "assay.app.cli", "train", "sft", "--task", "told.jsonl", "--steps", "0", *small]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.stderr.splitlines() == [
+    _, _, errors = warm.Process(warm.COMMAND, "train", "sft", "--task", "told.jsonl", "--steps", "0", *small).ended()
+    assert errors.splitlines() == [
         f"assay: {tmp_path / 'told.jsonl'}: in 30 of 30 rows the prompt contains the answer",
         "assay: steps is 0. Use at least 1.",
     ]

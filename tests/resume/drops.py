@@ -124,8 +124,10 @@ def noticed(untouched: Reference, copy: Path, folder: Path, path: tuple[str, ...
     return ", ".join(differences(untouched, folder, tidy=False)[:3])
 
 
-def drops(name: str, base: Path) -> Dropped:
-    """Forgets everything of one case in turn, in the last save before its end."""
+def drops(name: str, base: Path, branches: bool = True) -> Dropped:
+    """Forgets everything of one case in turn, in the last save before its end; without `branches` a branch only where
+    no leaf of it was noticed.
+    """
     untouched = reference(CASES[name](), base)
     copies = [path for _, path in untouched.stages if (path / "checkpoints").is_dir()]
     copy = copies[-2]
@@ -140,9 +142,12 @@ def drops(name: str, base: Path) -> Dropped:
         if before is not ABSENT and not store.difference({"": looked_up(kept, path)}, {"": before}):
             result.unmoved.append(dotted)
             continue
-        below = [child for child in result.tried() if child.startswith(f"{dotted}.")]
-        if below and not set(below) - set(result.missed):
+        below = {child for child in result.tried() if child.startswith(f"{dotted}.")}
+        if below and not below - set(result.missed):
             continue  # a branch whose leaves may all be forgotten
+        if not branches and below & set(result.noticed):
+            result.noticed.append(dotted)  # whoever forgets the branch forgets a leaf that is noticed
+            continue
         how = noticed(untouched, copy, base / "once", path, before)
         (result.errors if how.startswith("error") else result.noticed if how else result.missed).append(dotted)
     return result

@@ -15,12 +15,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from assay.core import store
@@ -41,7 +42,8 @@ EVERY_CHANGE = {"reinforce bandit": 0, "grpo addition-1, warmed up": 1}
 def warm() -> None:
     """What every fork inherits: one thread, evaluations of a few starts, no pictures. No gradient is taken here."""
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
+    np.unique(np.zeros(1))  # imports numpy.ma, once and not in every fork
     evaluation.EPISODES, evaluation.PROMPTS = 2, 4
     launch = saving.Saver.launch  # checkpoints are written in the loop's own thread: points have one order
     saving.Saver.launch = lambda saver, write, in_background: launch(saver, write, False)  # type: ignore[method-assign]
@@ -205,8 +207,13 @@ def kill_once(reference: Reference, target: Point, folder: Path, outcome: Outcom
         shutil.copytree(before[-1], folder)
     if strike(reference, folder, target, outcome):
         is_last = target.step == max(point.step for point in reference.points if point.phase == target.phase)
-        tidy = not (is_last and target.name.split()[0] in ("rename", "unlink", "rmdir"))  # no save comes after it
+        tidy = not (is_last and is_removal(target))  # no save comes after it
         finish_and_compare(reference, folder, f"killed at {target}", outcome, tidy=tidy)
+
+
+def is_removal(point: Point) -> bool:
+    """Whether something is renamed or removed there: what a checkpoint that is complete leaves to be done."""
+    return point.name.split()[0] in ("rename", "unlink", "rmdir")
 
 
 def kill_in_a_row(reference: Reference, targets: Sequence[Point], folder: Path, outcome: Outcome) -> None:
@@ -224,11 +231,24 @@ def is_of_a_phase(point: Point) -> bool:
     return first in ("before", "after", "in") or (first in ("write", "half") and point.name.endswith(".jsonl"))
 
 
-def targets_in_a_row(reference: Reference) -> list[Point]:
-    """All moments of phases and of the log, each kind in every second step."""
+def targets_in_a_row(reference: Reference, often: bool) -> list[Point]:
+    """All moments of phases and of the log: each kind in every second step where `often`, else once, in a step that
+    differs from kind to kind.
+    """
     points = [point for point in reference.points if is_of_a_phase(point) and point.count == 1]
-    kinds = list(dict.fromkeys(point.name for point in points))
-    return [point for point in points if (point.step + kinds.index(point.name)) % 2]
+    kinds: dict[tuple[int, str], list[Point]] = {}
+    for point in points:
+        kinds.setdefault((point.phase, point.name), []).append(point)
+    if often:
+        names = list(dict.fromkeys(point.name for point in points))
+        return [point for point in points if (point.step + names.index(point.name)) % 2]
+    return in_order(reference, (found[place % len(found)] for place, found in enumerate(kinds.values())))
+
+
+def in_order(reference: Reference, chosen: Iterable[Point]) -> list[Point]:
+    """The chosen points in the order in which the run passes them; two points of a step compare as equal."""
+    names = {(point.phase, point.step, point.name, point.count) for point in chosen}
+    return [point for point in reference.points if (point.phase, point.step, point.name, point.count) in names]
 
 
 def targets_once(reference: Reference, every_change: int | None) -> list[Point]:
@@ -241,20 +261,23 @@ def targets_once(reference: Reference, every_change: int | None) -> list[Point]:
         begins = is_of_a_phase(point) and point.name.split()[0] not in ("after", "write")
         if point.phase == every_change or begins:
             kinds.setdefault((point.phase, point.name), []).append(point)
-    return [found[len(found) // 2] for found in kinds.values()]
+    return in_order(reference, (found[len(found) // 2] for found in kinds.values()))
 
 
 def killed(name: str, base: Path, each: bool = True) -> Outcome:
-    """Kills of one case: at all moments of phases in a row; then alone, at those kinds of moments that were not in the
-    row, or where `each` at every kind.
+    """Kills of one case: at all moments of phases in a row; in a second row at those kinds of moments that were not in
+    the first, alone where a resumed run does not come by again; where `each`, alone at every kind.
     """
     untouched = reference(CASES[name](), base)
     outcome = Outcome()
     finish_and_compare(untouched, base / "again", "the same run again", outcome)  # without a kill: the control
-    kill_in_a_row(untouched, targets_in_a_row(untouched), base / "row", outcome)
-    in_the_row = set(outcome.names)
-    for target in targets_once(untouched, EVERY_CHANGE.get(name)):
-        if each or target.name not in in_the_row:
+    kill_in_a_row(untouched, targets_in_a_row(untouched, often=each), base / "row", outcome)
+    targets, in_the_row = targets_once(untouched, EVERY_CHANGE.get(name)), set(outcome.names)
+    rest = [] if each else [one for one in targets if one.name not in in_the_row and not is_removal(one)]
+    if rest:
+        kill_in_a_row(untouched, rest, base / "row", outcome)
+    for target in targets:
+        if each or is_removal(target):
             kill_once(untouched, target, base / "once", outcome)
     return outcome
 

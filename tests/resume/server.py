@@ -12,13 +12,15 @@ from tests.resume import drops, kills
 
 
 def answer(work: str, case: str) -> dict[str, Any]:
-    """The result of kills in a row ("row"), of these and each kind of kill alone ("each"), or of forgetting everything
-    ("drops") of one case.
+    """The result of kills in a row ("row"), of these and each kind of kill alone ("each"), of forgetting every leaf
+    ("leaves") or every leaf and branch ("drops") of one case.
     """
     start = time.monotonic()
     with kills.scratch() as base:
-        forget, folder = work == "drops", base / "case"
-        found = drops.drops(case, folder) if forget else kills.killed(case, folder, each=work == "each")
+        if work in ("leaves", "drops"):
+            found: Any = drops.drops(case, base / "case", branches=work == "drops")
+        else:
+            found = kills.killed(case, base / "case", each=work == "each")
     facts = {name: sorted(value) if isinstance(value, set) else value for name, value in vars(found).items()}
     return facts | {"seconds": round(time.monotonic() - start, 1)}
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from assay.runs.progress import Display, Mode, duration, short
+from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = {"sample": 0.6, "update": 0.3}
@@ -54,26 +55,17 @@ def written_to(width: int = 100, *, terminal: bool = False) -> tuple[Console, io
 def on_a_terminal(arguments: list[str], interrupt_after: bytes = b"") -> tuple[str, int]:
     """Runs RUN on a pty of 100 columns; what the terminal got, and the exit code."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    command = [sys.executable, "-c", RUN, *arguments]
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    process = subprocess.Popen(  # a shell that started the tests in the background has them ignore SIGINT
-        command, **streams, env=environment, start_new_session=True, preexec_fn=heed_interrupts
-    )  # type: ignore[call-overload]
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    process = warm.Process(RUN, *arguments, environment=environment, ends=(theirs, theirs, theirs))
     os.close(theirs)
     got = b""
     for piece in pieces(ours):
         got += piece
         if interrupt_after and interrupt_after in got:
-            os.kill(process.pid, signal.SIGINT)
+            process.send_signal(signal.SIGINT)
             interrupt_after = b""
     os.close(ours)
-    return got.decode(), process.wait(timeout=60)
-
-
-def heed_interrupts() -> None:
-    """SIGINT as a terminal's programs have it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return got.decode(), process.ended(60)[0]
 
 
 def pieces(descriptor: int) -> Iterator[bytes]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from assay.runs import result as result_of_run
 from assay.runs import run
 from assay.runs.folder import METRICS, read_metrics, read_samples, without_time
 from assay.runs.progress import Mode
+from tests import warm
 
 DEADLINE = 120.0
 CARTPOLE = ["ppo", "--task", "cartpole", "--steps", "120", "--set", "policy.learning_rate=1e-6"]
@@ -36,28 +35,27 @@ GYMNASIUM += ["--set", "rollout.num_envs=3", "--set", "rollout.steps=8"]
 
 # ---------------------------------------------------------------------------------------------------- real processes
 @contextmanager
-def started(*words: str) -> Iterator[subprocess.Popen[str]]:
+def started(*words: str) -> Iterator[warm.Process]:
     """The command line in a process of its own, which is gone afterwards."""
-    command = [sys.executable, "-m", "assay.app.cli", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = warm.Process(warm.COMMAND, *words)
     try:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.ended()
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+def ended(process: warm.Process) -> tuple[int, str]:
     """(exit code, stderr) of a process that ends by itself."""
-    _, errors = process.communicate(timeout=DEADLINE)
-    return process.returncode, errors
+    code, _, errors = process.ended(DEADLINE)
+    return code, errors
 
 
-def wait_for_lines(process: subprocess.Popen[str], folder: Path, num: int) -> None:
+def wait_for_lines(process: warm.Process, folder: Path, num: int) -> None:
     """Until so many lines of metrics are there; a process that has ended before is a failure."""
     deadline, path = time.monotonic() + DEADLINE, folder / METRICS
     while not path.exists() or path.read_bytes().count(b"\n") < num:
-        assert process.poll() is None, f"the run ended before it was asked to: {process.communicate()}"
+        assert process.poll() is None, f"the run ended before it was asked to: {process.ended()}"
         assert time.monotonic() < deadline, f"no {num} lines in {path} in time"
         time.sleep(0.005)
 
@@ -75,7 +73,7 @@ def result(folder: Path) -> dict[str, Any]:
     }
 
 
-def check_stopped(process: subprocess.Popen[str], folder: Path, number: int) -> None:
+def check_stopped(process: warm.Process, folder: Path, number: int) -> None:
     """The signal's exit code, one sentence that says how to go on, and a valid checkpoint before the end."""
     code, errors = ended(process)
     assert code == 128 + number, errors

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from assay.runs.folder import read_metrics, without_time
 from assay.runs.progress import Mode
 from assay.runs.run import resume
 from assay.runs.saving import LONGEST, Saver
+from tests import warm
 
 KILLED = """
 import os, signal, sys, threading
@@ -36,8 +35,8 @@ cli.main([*words, sys.argv[1]])
 
 def test_a_kill_while_the_thread_writes_costs_at_most_one_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(folder)], capture_output=True, timeout=900, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    code, _, errors = warm.Process(KILLED, str(folder)).ended(within=900)
+    assert code == -signal.SIGKILL, errors
     assert store.saved_steps(folder / "checkpoints") == [2], "the one that was being written does not count"
     there = store.load(folder / "checkpoints")
     assert there is not None

@@ -7,14 +7,13 @@ import pty
 import re
 import select
 import shlex
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from assay.app.cli import main
+from tests import warm
 from tests.app.browser import Browser, binary
 from tests.app.test_page import make_run
 
@@ -30,14 +29,9 @@ class Terminal:
         self.ours, theirs = pty.openpty()
         shown = os.environ | {"COLUMNS": "100", "LINES": "30", "TERM": "xterm-256color"}
         shown.pop("NO_COLOR", None)
-        # a new session that opens the terminal has it as its own, so that Ctrl-C is a signal there
-        code = "import os, signal, sys; os.setsid(); os.open(os.ttyname(0), os.O_RDWR); "
-        # a test run in the background ignores Ctrl-C, and its children would
-        code += "signal.signal(signal.SIGINT, signal.default_int_handler); from assay.app.cli import main; "
-        command = [sys.executable, "-c", code + "sys.exit(main())", *words]
-        shown["PYTHONPATH"] = str(Path(__file__).parents[2])
-        ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        self.process = subprocess.Popen(command, cwd=folder, env=shown, **ends)
+        # the first of a session that opens the terminal has it as its own, so that Ctrl-C is a signal there
+        program = f"import os; os.open(os.ttyname(0), os.O_RDWR); {warm.COMMAND}"
+        self.process = warm.Process(program, *words, folder=folder, environment=shown, ends=(theirs, theirs, theirs))
         os.close(theirs)
         self.seen = ""
 
@@ -56,7 +50,7 @@ class Terminal:
         """Reads to the end and returns the exit code."""
         self.until("(?!)")
         os.close(self.ours)
-        return self.process.wait(60)
+        return self.process.ended(60)[0]
 
 
 def plain(text: str) -> str:

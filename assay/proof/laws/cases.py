@@ -30,7 +30,7 @@ REACHING = Spec(Box((-3.0,) * 3, (3.0,) * 3), Box((-1.0,) * 2, (1.0,) * 2), hori
 SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING)
 """Every kind of task."""
 PIXELS = Spec(Image(1, 36, 36, top=9, numbers=3), Discrete(3), horizon=9)
-STEERED = Spec(Image(1, 36, 36), Box((-1.0,) * 2, (1.0,) * 2), horizon=9)
+STEERED = Spec(Image(1, 36, 36), Box((-1.0,), (1.0,)), horizon=9)
 SEVERAL = Spec(Box((-3.0,) * 3, (3.0,) * 3), MultiDiscrete((2, 3)), horizon=9)
 RARE_SPECS = (PIXELS, STEERED, SEVERAL)
 """Images and several choices at once, for models that can be built for no other kind of task."""
