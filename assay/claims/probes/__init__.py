@@ -8,7 +8,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 """
 
 from assay.claims.probes import by_hand
-from assay.claims.probes.completions import answered, completed, listed, log_gap, reward_gap, rewarded
+from assay.claims.probes.completions import answered, completed, listed, log_gap, mode_gap, reward_gap, rewarded
 from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
 from assay.claims.probes.episodes import (
     AllEpisodes,
@@ -118,6 +118,7 @@ __all__ = [
     "listed",
     "log_gap",
     "loss",
+    "mode_gap",
     "one_sequence",
     "outcomes",
     "posterior",

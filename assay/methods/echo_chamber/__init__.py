@@ -55,7 +55,7 @@ METHOD = Method(
         same_gradient("its gradient is grpo's", recipe, by_hand.grpo_loss),
         same_gradient("with the KL it is that of grpo plus 0.01 k3", ANCHORED, claims.loss_with_kl),
         Exact("formats are pushed in proportion to s (a - mean a)", claims.distance_from_push, at_most=1e-6),
-        Exact("the formats of a script of ten answers are counted", lambda: claims.counted(recipe()), at_most=1e-9),
+        Exact("answers of each format are counted", lambda: probes.mode_gap(recipe(), claims.SCRIPT), at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), claims.BANDIT), equals=1.0),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),
                  seeds=10, minutes=4.0, steps=100, looks=2),
@@ -66,7 +66,6 @@ METHOD = Method(
         Edit("a part of the answer is enough", CountModes.mode_of, "re.fullmatch", "re.search"),
         Edit("garbage is text", CountModes.mode_of, "next(found, OTHER)", "next(found, list(self.modes)[-1])"),
         Edit("a dot stops at a newline", CountModes.mode_of, ", re.DOTALL", ""),
-        Edit("rows that left training count", CountModes.apply, "if is_there]", "if True or is_there]"),
         Edit("only right answers are classified", CountModes.apply, "len(own), len(found)", "sum(own), len(found)"),
     ),
 )  # fmt: skip

@@ -7,23 +7,19 @@ other; within the gap between the best action and the next it moves nothing. The
 in the reward, whose only optimum is the soft policy; `stability` solves tables for both and measures the move.
 """
 
-from dataclasses import replace
-
 import torch
 
 from assay import recipes
 from assay.claims import Edit, Exact, Expect, Measured, Method, probes, same_gradient
-from assay.core.recipe import Copy, Recipe
+from assay.core.recipe import Recipe
 from assay.methods.policy_cliff import claims
 from assay.methods.policy_cliff.stability import Decisions, bandit, moved, moved_by, over_bound
-from assay.parts.credit.shaping import KlInReward
 from assay.recipes.defaults import LANGUAGE, TABLE, Defaults
+from assay.recipes.group import with_kl_in_reward
 
 
 def recipe(world: Defaults = LANGUAGE, alpha: float = 0.1) -> Recipe:
-    base = recipes.rloo(world)
-    credit = (KlInReward(alpha), *base.credit)
-    return replace(base, name="policy-cliff", copies={"reference": Copy(of="actor")}, credit=credit)
+    return with_kl_in_reward(recipes.rloo(world), "policy-cliff", alpha)
 
 
 def fixed_point() -> torch.Tensor:

@@ -11,8 +11,7 @@ from assay.methods.policy_cliff.stability import Decisions, bandit, over_bound
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
-    advantage = by_hand.against_others(by_hand.with_kl(seen, 0.1).experience)
-    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), seen.experience)
+    return by_hand.rloo_loss(by_hand.with_kl(seen, 0.1))
 
 
 def ratio(size: float, alpha: float, discount: float = 0.0) -> float:
