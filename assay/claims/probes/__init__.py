@@ -58,7 +58,7 @@ from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
-from assay.claims.probes.training import distance_from_posterior, trained_table
+from assay.claims.probes.training import at_posterior, distance_from_posterior, trained_table
 from assay.claims.probes.values import exact_values
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "advantages",
     "all_games",
     "answered",
+    "at_posterior",
     "bandit_episodes",
     "bandit_experience",
     "bandit_grad",

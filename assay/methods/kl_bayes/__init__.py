@@ -47,7 +47,7 @@ def bias_of_matching() -> torch.Tensor:
 
 
 def matching_at_the_posterior() -> torch.Tensor:
-    found = probes.compare(matching(beta=BETA), EPISODES, TARGET.table, 2, reference_SA=REFERENCE_SA)
+    found = probes.at_posterior(matching(beta=BETA), EPISODES, REFERENCE_SA, BETA, 2)
     return found.expected.norm() + found.variance.sum()
 
 
