@@ -30,8 +30,7 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, floor: float = 0.02, s
 
 
 def loss_by_hand(seen: probes.Seen, floor: float, share: float) -> Tensor:
-    data, logp = seen.experience, seen.logp()
-    advantage = by_hand.standardised(data).unsqueeze(1)
+    data, logp, advantage = seen.experience, seen.logp(), by_hand.standardised(seen.experience).unsqueeze(1)
     prob = seen.models["actor"].body.table.softmax(-1).detach()
     kept = prob * (prob >= floor * prob.amax(-1, keepdim=True))
     log_q = (kept / kept.sum(-1, keepdim=True)).log()[data.context["state"], data.action]
