@@ -16,8 +16,6 @@ REASONS = {
     "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
-    "OfNucleus": "one of the two entropies of `MaskedEntropy`, which siren and dsdr share: siren's",
-    "OfSample": "the other one: dsdr's",
     "StandardisedInGroup": "a combination of rewards by hand, docs/design.md; alphaalign adds one to a sum",
     "ModelJudge": "what `runs.judging` trains and writes to a file: the judge that users give to arenarl",
     "Hinted": "failed groups again with a hint, docs/design.md: the rollout that users put around their own hint",
@@ -70,8 +68,8 @@ def test_base_recipes_are_shared_by_all_who_import_the_package(tool: ModuleType)
 
 
 def test_parts_of_base_recipes_are_shared(tool: ModuleType) -> None:
-    """sapo alone uses SoftGate, which its base in `recipes.group` names; siren alone uses OfNucleus."""
+    """sapo alone uses SoftGate, which its base in `recipes.group` names; safe-rl-review alone uses CostToGo."""
     users, few = tool.users_of_parts(), tool.few_users()
     assert users["assay.parts.objectives.trust", "SoftGate"] == {"sapo"}
     assert "assay.parts.objectives.trust.SoftGate" not in few
-    assert few["assay.parts.regularizers.entropy.OfNucleus"] == "siren"
+    assert few["assay.parts.constraints.cost.CostToGo"] == "safe-rl-review"

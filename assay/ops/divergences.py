@@ -22,6 +22,11 @@ def k2(log_ratio: Tensor) -> Tensor:
     return 0.5 * log_ratio.square()
 
 
+def absolute(log_ratio: Tensor) -> Tensor:
+    """Returns |log p - log q|: no estimate of a divergence, but a gradient of the same size at any distance; 0 at 0."""
+    return log_ratio.abs()
+
+
 def k3(log_ratio: Tensor) -> Tensor:
     """Returns q/p - 1 + log p - log q; computed with expm1, so that it is exactly 0 at equality."""
     return torch.expm1(-log_ratio) + log_ratio

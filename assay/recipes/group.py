@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Need
-from assay.core.slots import Regularizer
+from assay.core.slots import Objective, Regularizer
 from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
 from assay.parts.credit.outcome import BatchMean, GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
-from assay.parts.credit.shaping import Informative, OverlongPenalty
+from assay.parts.credit.shaping import Informative, KlInReward, OverlongPenalty
 from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import SequenceRatio
@@ -32,7 +32,7 @@ def group_reinforce(world: Defaults = LANGUAGE) -> Recipe:
     )
 
 
-def with_policy(recipe: Recipe, name: str, objective: PolicyGradient) -> Recipe:
+def with_policy(recipe: Recipe, name: str, objective: Objective) -> Recipe:
     """Returns the recipe under another name, with another policy loss."""
     stage = replace(recipe.stages[0], objective=(objective,))
     return replace(recipe, name=name, stages=(stage, *recipe.stages[1:]))
@@ -51,6 +51,14 @@ def with_regularizers(recipe: Recipe, *terms: Regularizer) -> Recipe:
     anchored = any(Need.REFERENCE in term.needs for term in terms)
     copies = {**recipe.copies, "reference": Copy(of="actor")} if anchored else recipe.copies
     return replace(recipe, stages=(stage, *recipe.stages[1:]), copies=copies)
+
+
+def with_kl_in_reward(recipe: Recipe, name: str, coefficient: float) -> Recipe:
+    """Returns the recipe under another name, with the KL to a copy of the first policy, `reference`, taken from the
+    rewards before any other credit.
+    """
+    credit, copies = (KlInReward(coefficient), *recipe.credit), {**recipe.copies, "reference": Copy(of="actor")}
+    return replace(recipe, name=name, credit=credit, copies=copies)
 
 
 def reinforce(world: Defaults = LANGUAGE) -> Recipe:

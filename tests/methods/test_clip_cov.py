@@ -10,8 +10,8 @@ from assay.core.record import Draw, Scored
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods import clip_cov
-from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
-from assay.methods.clip_cov.regularizers import KlWhereMarked
+from assay.methods.clip_cov.credit import DropHighCovariance, HoldHighCovariance, covariance_of
+from assay.parts.regularizers.divergence import NEVER, KlWhereHeld
 from assay.runs import catalogue
 from tests.methods.batches import empty, ragged, with_advantage
 
@@ -27,7 +27,7 @@ def test_covariances_sum_to_that_of_the_batch() -> None:
 def test_the_largest_covariances_are_marked(share: float, num: int) -> None:
     batch = with_advantage(ragged())
     assert int(batch.mask.sum()) == 24
-    marked = MarkHighCovariance(share)(batch).column("high_covariance")
+    marked = HoldHighCovariance(share)(batch).column("logp_held") > NEVER
     covariance = covariance_of(batch)
     assert int(marked.sum()) == num
     assert float(covariance[marked].min()) > float(covariance[batch.mask & ~marked].max())
@@ -60,28 +60,28 @@ def test_the_share_of_decisions_in_the_band_is_logged() -> None:
     assert scene.metrics["in_band"] == [(float(((covariance > 0.01) & (covariance < 5.0)).sum()), 24.0)]
 
 
-@pytest.mark.parametrize("part", [DropHighCovariance(0.5, 0.0, 9.0), MarkHighCovariance(0.5)])
-def test_without_advantages_nothing_is_selected(part: DropHighCovariance | MarkHighCovariance) -> None:
+@pytest.mark.parametrize("part", [DropHighCovariance(0.5, 0.0, 9.0), HoldHighCovariance(0.5)])
+def test_without_advantages_nothing_is_selected(part: DropHighCovariance | HoldHighCovariance) -> None:
     for batch in (ragged(), empty()):
         even = batch.add({"advantage": torch.zeros_like(batch.logp)})
-        after = part(even)
-        assert not (after.extra.get("dropped", after.extra.get("high_covariance"))).any()  # type: ignore[union-attr]
+        after = part(even).extra
+        assert not (after["dropped"] if "dropped" in after else after["logp_held"] > NEVER).any()
 
 
 def test_the_penalty_is_on_marked_decisions_alone() -> None:
-    batch = MarkHighCovariance(0.2)(with_advantage(ragged()))
-    marked = batch.column("high_covariance")
+    batch = HoldHighCovariance(0.2)(with_advantage(ragged()))
+    marked = batch.column("logp_held") > NEVER
     logp = (batch.logp + 0.3).requires_grad_()
-    loss = KlWhereMarked(2.0)(batch, probes.tensors.TensorView(Scored(logp), {}))
+    loss = KlWhereHeld(2.0)(batch, probes.tensors.TensorView(Scored(logp), {}))
     (slope,) = torch.autograd.grad(loss.sum, logp)
     assert torch.equal(slope, 2.0 * marked.double())
     assert int(loss.count) == int(batch.mask.sum())
 
 
 def test_kl_cov_at_the_acting_policy_has_no_penalty() -> None:
-    batch = MarkHighCovariance(0.2)(with_advantage(ragged()))
+    batch = HoldHighCovariance(0.2)(with_advantage(ragged()))
     logp = batch.logp.clone().requires_grad_()
-    loss = KlWhereMarked()(batch, probes.tensors.TensorView(Scored(logp), {}))
+    loss = KlWhereHeld()(batch, probes.tensors.TensorView(Scored(logp), {}))
     assert not torch.autograd.grad(loss.sum, logp)[0].any()
 
 
@@ -90,5 +90,5 @@ def test_kl_cov_trains() -> None:
     recipe = clip_cov.watched(clip_cov.kl_cov()).set("rollout.num_starts", 4).set("actor.width", 16)
     step = Loop(recipe, task, seed=0, num_steps=1).step()
     assert not step.alarms
-    assert "marked" in step.metrics
+    assert "held" in step.metrics
     assert step.metrics["entropy"] > 0

@@ -10,7 +10,7 @@ import torch
 from assay.claims.probes import bandit_experience
 from assay.core.record import Scored
 from assay.ops.logits import likeliest, nucleus_entropy
-from assay.parts.regularizers.entropy import MaskedEntropy, OfNucleus, OfSample, above_quantile, mean_above
+from assay.parts.regularizers.entropy import MaskedEntropy, above_quantile, mean_above
 
 
 class Seen:
@@ -39,6 +39,12 @@ def test_the_nucleus_of_four_fifths(prob: tuple[float, ...], crossing: bool, ent
     assert float(nucleus_entropy(logp(*prob), 0.8, crossing)) == pytest.approx(entropy, abs=1e-6)
 
 
+def test_the_tail_behind_the_nucleus_has_no_gradient() -> None:
+    logits = logp(0.5, 0.25, 0.15, 0.07, 0.03).requires_grad_()
+    (slope,) = torch.autograd.grad(nucleus_entropy(logits.log_softmax(-1), 0.8), logits)
+    assert slope.tolist() == pytest.approx([-0.154033, 0.154033, 0.0, 0.0, 0.0], abs=1e-6)
+
+
 def test_likely_actions_come_with_their_log_probabilities() -> None:
     found = likeliest(logp(0.2, 0.5, 0.3).unsqueeze(0), 2)
     assert found[0, :, 0].tolist() == [1.0, 2.0]
@@ -60,13 +66,23 @@ def test_decisions_above_the_quantile_of_their_own_row() -> None:
 def test_the_estimate_at_the_sampled_token_has_slope_minus_log_p_minus_one(prob: float, slope: float) -> None:
     data = bandit_experience([0], [0.0], logp(prob, 1 - prob))
     now = data.logp.clone().requires_grad_()
-    assert float(torch.autograd.grad(OfSample()(data, Scored(now)).sum(), now)[0]) == pytest.approx(slope, abs=1e-5)
+    estimate = MaskedEntropy(mass=None).entropy(data, Scored(now))
+    assert float(torch.autograd.grad(estimate.sum(), now)[0]) == pytest.approx(slope, abs=1e-5)
+
+
+def test_the_mean_gradient_of_the_estimate_is_that_of_the_entropy() -> None:
+    chance, total = logp(0.7, 0.2, 0.1).exp(), torch.zeros(3, dtype=torch.float64)
+    for arm in range(3):
+        data, logits = bandit_experience([arm], [0.0], chance.log()), chance.log().requires_grad_()
+        estimate = MaskedEntropy(mass=None).entropy(data, Scored(logits.log_softmax(-1)[arm].view(1, 1)))
+        total += chance[arm] * torch.autograd.grad(estimate.sum(), logits)[0]
+    assert total.tolist() == pytest.approx([-0.31160, 0.16152, 0.15008], abs=1e-5)
 
 
 def test_rows_are_weighed_and_counted_once() -> None:
     data = bandit_experience([0, 1], [0.0, 0.0], logp(0.5, 0.5)).add({"entropy_weight": torch.tensor([2.0, -3.0])})
     candidates = torch.stack((logp(0.5, 0.4, 0.1), logp(0.4, 0.3, 0.3))).unsqueeze(1)
-    loss = MaskedEntropy(0.5, OfNucleus(0.95), 0.0)(data, Seen(Scored(data.logp, candidates=candidates)))
+    loss = MaskedEntropy(0.5, 0.95, peak=0.0)(data, Seen(Scored(data.logp, candidates=candidates)))
     first, second = (-sum(q * math.log(q) for q in some) for some in ((5 / 9, 4 / 9), (4 / 7, 3 / 7)))
     assert float(loss.sum) == pytest.approx(0.5 * (2 * first - 3 * second))
     assert int(loss.count) == 2

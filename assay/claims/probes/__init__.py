@@ -8,7 +8,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 """
 
 from assay.claims.probes import by_hand
-from assay.claims.probes.completions import answered, completed, listed, log_gap, reward_gap, rewarded
+from assay.claims.probes.completions import answered, completed, listed, log_gap, mode_gap, reward_gap, rewarded
 from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
 from assay.claims.probes.episodes import (
     AllEpisodes,
@@ -58,7 +58,7 @@ from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
-from assay.claims.probes.training import distance_from_posterior, trained_table
+from assay.claims.probes.training import at_posterior, distance_from_posterior, trained_table
 from assay.claims.probes.values import exact_values
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "advantages",
     "all_games",
     "answered",
+    "at_posterior",
     "bandit_episodes",
     "bandit_experience",
     "bandit_grad",
@@ -118,6 +119,7 @@ __all__ = [
     "listed",
     "log_gap",
     "loss",
+    "mode_gap",
     "one_sequence",
     "outcomes",
     "posterior",

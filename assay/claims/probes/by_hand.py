@@ -164,6 +164,11 @@ def dr_grpo_loss(seen: Seen, low: float = 0.2, high: float = 0.2) -> Tensor:
     return -sum_in_sequences(gain, seen.experience) / 64
 
 
+def rloo_loss(seen: Seen) -> Tensor:
+    """Returns RLOO's loss: log-likelihoods of sequences with the outcome against that of the group's others."""
+    return -sum_in_sequences(against_others(seen.experience).unsqueeze(1) * seen.logp(), seen.experience)
+
+
 def token_loss(
     seen: Seen, advantage: Tensor, low: float = 0.2, high: float = 0.2, kept: Tensor | None = None
 ) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -100,3 +101,11 @@ def log_gap(part: Transform, expected: Mapping[str, float], task: PromptTask, ro
     part(Verifier()(rows, scene), scene)
     found = averages(scene.metrics)
     return distance([found[name] for name in expected], list(expected.values()))
+
+
+def mode_gap(recipe: Recipe, modes: Mapping[str, str]) -> float:
+    """Returns how far the shares of classes that the recipe's first credit logs are from those of these answers, each
+    given with its class.
+    """
+    expected = {f"mode/{name}": num / len(modes) for name, num in Counter(modes.values()).items()}
+    return log_gap(recipe.credit[0], expected, *answered(list(modes)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.probes.episodes import AllEpisodes
-from assay.claims.probes.estimators import table_of
+from assay.claims.probes.estimators import Bias, compare, table_of
 from assay.claims.probes.gradients import NOWHERE, Given
 from assay.claims.probes.posterior import divergence, posterior
 from assay.claims.probes.tensors import credited
@@ -72,6 +72,12 @@ def drawn(episodes: AllEpisodes, logits_SA: Tensor, members: int, draw: Draw) ->
     logp_BY = episodes.logp(logits_SA).repeat_interleave(members, 0)
     uniform_B = torch.from_numpy(random.uniform(draw, np.arange(len(logp_BY))))
     return distributions.categorical_sample(logp_BY, uniform_B).view(episodes.num_prompts, members)
+
+
+def at_posterior(recipe: Recipe, episodes: AllEpisodes, reference_SA: Tensor, beta: float, members: int) -> Bias:
+    """Returns the recipe's expected gradient and its variance at the posterior of a reference: 0 at its fixed point."""
+    table = posterior(episodes, reference_SA, beta).table
+    return compare(recipe, episodes, table, members, reference_SA=reference_SA)
 
 
 def distance_from_posterior(

@@ -13,13 +13,13 @@ from assay import recipes
 from assay.claims import Average, Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.clip_cov.claims import DATA, kl_cov_by_hand, loss_by_hand, strays
-from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
-from assay.methods.clip_cov.regularizers import KlWhereMarked
+from assay.methods.clip_cov.credit import DropHighCovariance, HoldHighCovariance, covariance_of
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Unclipped
-from assay.parts.regularizers.divergence import EntropyBonus
+from assay.parts.regularizers.divergence import EntropyBonus, KlWhereHeld
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.recipes.group import with_policy, with_regularizers
 
 SHARE = 0.01
 
@@ -31,9 +31,9 @@ def recipe(world: Defaults = LANGUAGE) -> Recipe:
 
 def kl_cov(world: Defaults = LANGUAGE) -> Recipe:
     base, sequences = recipes.grpo(world), SequenceMean()
-    objective = PolicyGradient(trust=Unclipped(), aggregate=sequences)
-    stage = replace(base.stages[0], objective=(objective,), regularizers=(KlWhereMarked(aggregate=sequences),))
-    return replace(base, name="kl-cov", stages=(stage,), credit=(*base.credit, MarkHighCovariance(SHARE)))
+    held = replace(base, credit=(*base.credit, HoldHighCovariance(SHARE)))
+    plain = with_policy(held, "kl-cov", PolicyGradient(trust=Unclipped(), aggregate=sequences))
+    return with_regularizers(plain, KlWhereHeld(aggregate=sequences))
 
 
 def watched(one: Recipe) -> Recipe:

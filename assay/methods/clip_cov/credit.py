@@ -18,6 +18,7 @@ from torch import Tensor
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import random
+from assay.parts.regularizers.divergence import NEVER
 
 
 def covariance_of(experience: Experience) -> Tensor:
@@ -80,19 +81,19 @@ class DropHighCovariance(Credit):
 
 
 @dataclass(frozen=True)
-class MarkHighCovariance(Prepare):
-    """Marks the `share` of all decisions with the largest c_t above 0, and their ties: KL-Cov.
-
-    Writes `high_covariance` [B, T]. Degenerate: equal advantages mark nothing.
+class HoldHighCovariance(Prepare):
+    """Writes `logp_held` [B, T]: the recorded log-probability of the `share` of all decisions with the largest c_t
+    above 0, and their ties, and NEVER elsewhere: KL-Cov. Degenerate: equal advantages hold nothing.
     """
 
     share: float = 2e-4
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
-    writes: ClassVar[tuple[str, ...]] = ("high_covariance",)
+    writes: ClassVar[tuple[str, ...]] = ("logp_held",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes the marks."""
+        """Writes the column."""
         covariance = covariance_of(experience)
         positive = (covariance > 0) & experience.mask
-        return experience.add({"high_covariance": smallest(-covariance, positive, num_of(self.share, experience))})
+        held = smallest(-covariance, positive, num_of(self.share, experience))
+        return experience.add({"logp_held": torch.where(held, experience.logp, NEVER)})

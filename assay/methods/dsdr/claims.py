@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from assay.claims import by_hand, probes
-from assay.core.recipe import Recipe
 from assay.core.record import Experience
 
 
@@ -36,13 +35,3 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
 def four(*rewards: float) -> Experience:
     """Returns the answers 0, 0, 1 and 2, whose d is 1/3, 1/3, 1 and 1."""
     return probes.bandit_experience([0, 0, 1, 2], rewards, torch.zeros(3))
-
-
-def mean_slope(ours: Recipe) -> float:
-    """Returns how far the mean gradient of the estimate is from that of the entropy of (.7, .2, .1), in logits."""
-    prob, total = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
-    for arm in range(3):
-        data = probes.bandit_experience([arm], [0.0], prob.log())
-        data = data.add({"entropy_weight": -torch.ones(1), "advantage": data.reward})
-        total += prob[arm] * probes.bandit_gradient_of(ours, data, prob.log())
-    return probes.distance(total, (0.31160, -0.16152, -0.15008))

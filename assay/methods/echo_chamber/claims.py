@@ -1,29 +1,21 @@
-"""Formats as arms of a bandit, and a script of answers that is counted by hand."""
+"""Formats as arms of a bandit, and answers of each format."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from assay import recipes
 from assay.claims import by_hand, probes
-from assay.core.recipe import Recipe
-from assay.recipes.defaults import BIGRAMS
 from assay.tasks.tabular.bandit import bandit
-from assay.tasks.testbeds.language.formats import formats
 
 SHARE, ACCURACY = torch.tensor([0.5, 0.3, 0.2]).double(), torch.tensor([0.2, 0.6, 0.5]).double()
 BANDIT = bandit((0.5, 0.5))
-SCRIPT = (
-    "def f(x):\n  return 7", "def g(): 7", "<llm-code>print(7)</llm-code>7", "Definitely 7", "it is\n7", "it is 8",
-    "I define it: 8", "7", "...", "8", "7",
-)  # fmt: skip
-"""Two functions, one piece of code, five texts, garbage, a text that is cut at its limit, a row that left training."""
-SHARES = {"mode/function": 0.2, "mode/code": 0.1, "mode/text": 0.6, "mode/other": 0.1, "largest_mode": 0.6}
-SCORES = {"mode_score/function": 1.0, "mode_score/code": 1.0, "mode_score/text": 3 / 6, "mode_score/other": 0.0}
-SCORES |= {"stopped_length": sum(len(said) + 1 for said in SCRIPT[:9]) / 9}
+SCRIPT = {
+    "def f(x):\n  return 7": "function", "def g(): 7": "function", "<llm-code>print(7)</llm-code>7": "code",
+    "Definitely 7": "text", "it is\n7": "text", "I define it: 8": "text", "7": "text", "...": "other",
+}  # fmt: skip
+"""Answers and their formats."""
 
 
 def loss_with_kl(seen: probes.Seen) -> Tensor:
@@ -39,15 +31,3 @@ def distance_from_push() -> Tensor:
     push = -probes.expected_gradient(recipes.grpo(), odds.log(), reward, members=3).view(3, 2).sum(1)
     right = SHARE * (ACCURACY - (SHARE * ACCURACY).sum())
     return (push / push[0] - right / right[0]).abs().max() + (push[0] > 0)
-
-
-def counted(ours: Recipe, expected: Mapping[str, float]) -> float:
-    """Returns how far what is logged of the script is from the expected."""
-    return probes.log_gap(ours.credit[0], expected, *probes.answered(SCRIPT, cut=[9], faults=[10]))
-
-
-def distance_from_start() -> float:
-    """Returns how far the testbed's start is from the shares by hand."""
-    task = formats()
-    found = task.exact(BIGRAMS.actor.build(task.spec))
-    return max(abs(found[f"share/{place}"] - float(share)) for place, share in enumerate(SHARE))

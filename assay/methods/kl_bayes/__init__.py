@@ -12,11 +12,11 @@ import torch
 
 from assay import recipes
 from assay.claims import Exact, Expect, Measured, Method, probes, same_gradient
-from assay.core.recipe import Copy, Recipe
+from assay.core.recipe import Recipe
 from assay.methods.kl_bayes import claims
 from assay.methods.kl_bayes.credit import PosteriorWeight
-from assay.parts.credit.shaping import KlInReward
 from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
+from assay.recipes.group import with_kl_in_reward
 
 EPISODES = probes.token_episodes(lambda tokens: (3.0, 0.5, 1.0)[sum(tokens)] * tokens[0], num_tokens=2, horizon=2)
 REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 6).double().view(3, 2).requires_grad_() for first in (-0.5, 1.0))
@@ -25,8 +25,7 @@ TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
-    credit = (KlInReward(beta), *recipes.rloo(world).credit)
-    return replace(recipes.rloo(world), name="kl-bayes", copies={"reference": Copy(of="actor")}, credit=credit)
+    return with_kl_in_reward(recipes.rloo(world), "kl-bayes", beta)
 
 
 def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
@@ -48,7 +47,7 @@ def bias_of_matching() -> torch.Tensor:
 
 
 def matching_at_the_posterior() -> torch.Tensor:
-    found = probes.compare(matching(beta=BETA), EPISODES, TARGET.table, 2, reference_SA=REFERENCE_SA)
+    found = probes.at_posterior(matching(beta=BETA), EPISODES, REFERENCE_SA, BETA, 2)
     return found.expected.norm() + found.variance.sum()
 
 

@@ -12,7 +12,7 @@ from assay.core.record import Experience, Loss, Need
 from assay.core.slots import Objective, View
 from assay.ops import groups
 from assay.parts.objectives.ratio import ProductRatio, of_rows
-from assay.parts.objectives.trust import bounded_ratio
+from assay.parts.objectives.trust import Clip, bounded_ratio
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,15 @@ class PairGradient(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the sum over answers."""
-        moved = of_rows(ProductRatio()(view.scored.logp, batch), batch)
-        partner = partner_of(batch)
-        outcome = groups.outcome(batch)
+        moved, partner = of_rows(ProductRatio()(view.scored.logp, batch), batch), partner_of(batch)
+        outcome, other = groups.outcome(batch), moved[partner]
         ahead = (outcome - outcome[partner]).detach()
         if self.joint:
-            both = ahead * bounded_ratio((moved + moved[partner]).detach())
-            odds = moved - moved[partner]
-            gain = torch.minimum(both * odds, both * odds.clamp(-self.clip, self.clip)) / 2
+            both, odds = ahead * bounded_ratio((moved + other).detach()), moved - other
+            loss = -torch.minimum(both * odds, both * odds.clamp(-self.clip, self.clip)) / 2
         else:
-            weight, ratio = ahead * bounded_ratio(moved[partner].detach()), bounded_ratio(moved)
-            gain = torch.minimum(weight * ratio, weight * ratio.clamp(1.0 - self.clip, 1.0 + self.clip))
-        return Loss(-gain.sum() / 2, self.count(batch), {})
+            loss, _ = Clip(self.clip, self.clip)(moved, ahead * bounded_ratio(other.detach()), moved)
+        return Loss(loss.sum() / 2, self.count(batch), {})
 
 
 def partner_of(batch: Experience) -> Tensor:

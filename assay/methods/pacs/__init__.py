@@ -17,13 +17,13 @@ from assay.claims import Area, Edit, Exact, Measured, Method, by_hand, probes, s
 from assay.core.recipe import Recipe
 from assay.parts.objectives.labelled import CrossEntropy, OutcomeAsLabel
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.recipes.group import with_policy
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, *, balanced: bool = True) -> Recipe:
-    base = recipes.rloo(world)
     objective = OutcomeAsLabel(scale=beta, centred=True, loss=CrossEntropy(balanced))
-    stage = replace(base.stages[0], objective=(objective,))
-    return replace(base, name="pacs", credit=(), source=world.reuse, stages=(stage,))
+    base = with_policy(recipes.rloo(world), "pacs", objective)
+    return replace(base, credit=(), source=world.reuse)
 
 
 def unbalanced(world: Defaults = LANGUAGE) -> Recipe:

@@ -1,44 +1,51 @@
-"""Problems on which the move of a policy is known, and policies trained on two rewards."""
+"""How far a policy moves when the reward does, by tables solved exactly and by training. Axes: S states, A actions."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from assay.claims import by_hand, probes
+from assay.claims import probes
 from assay.core.recipe import Recipe
-from assay.methods.policy_cliff.stability import Decisions, bandit, over_bound
+
+HARD = 1e-12
+"""An alpha whose policy is uniform over the best actions and 0 elsewhere, unless they are nearer than 1e-10."""
+Table = Tensor | Sequence[float] | Sequence[Sequence[float]]
 
 
-def loss_by_hand(seen: probes.Seen) -> Tensor:
-    advantage = by_hand.against_others(by_hand.with_kl(seen, 0.1).experience)
-    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), seen.experience)
+def soft_policy(reward_SA: Tensor, alpha: float, after_SA: Tensor | int, discount: float) -> Tensor:
+    """Returns softmax(Q / alpha), Q = R + discount V(after), V = alpha log sum_a e^(Q / alpha), [S, A]."""
+    found = reward_SA
+    for _ in range(400 if discount else 0):
+        found = reward_SA + discount * alpha * (found / alpha).logsumexp(1)[after_SA]
+    return (found / alpha).softmax(1)
 
 
-def ratio(size: float, alpha: float, discount: float = 0.0) -> float:
-    """Returns the move divided by its bound, for two actions that lead to states of their own, each with one action
+def moved(reward: Table, change: Table, alpha: float = HARD, after: Tensor | int = 0, discount: float = 0.0) -> float:
+    """Returns the largest total variation of the optimal policy over states when the change is added to the reward."""
+    first, more = (torch.atleast_2d(torch.as_tensor(one).double()) for one in (reward, change))
+    before, later = (soft_policy(one, alpha, after, discount) for one in (first, first + more))
+    return float((before - later).abs().sum(1).max() / 2)
+
+
+def smallest_move(discount: float) -> float:
+    """Returns a small move over its bound, for two actions that lead to states of their own, each with one action
     worth having; the reward of one side rises, that of the other falls.
     """
-    reward = torch.tensor([[1.0, 1.0], [1.0, -1e3], [1.0, -1e3]]).double()
-    after = torch.tensor([[1, 2], [1, 1], [2, 2]])
-    change = size * torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0]])
-    return over_bound(Decisions(reward, after, discount), change, alpha)
+    reward, change = [[1, 1], [1, -1e3], [1, -1e3]], [[1e-4, -1e-4], [1e-4, 1e-4], [-1e-4, -1e-4]]
+    return moved(reward, change, 1.0, torch.tensor([[1, 2], [1, 1], [2, 2]]), discount) * (1 - discount) / 0.5e-4
 
 
-def largest_ratio() -> float:
+def largest_move() -> float:
     """Returns the largest move over its bound in 8 random tables of four states and three actions."""
     draw, found = torch.Generator().manual_seed(0), []
     for _ in range(8):
         reward, change = (torch.randn(4, 3, generator=draw).double() for _ in range(2))
-        after = torch.randint(0, 4, (4, 3), generator=draw)
-        found.append(over_bound(Decisions(reward, after, 0.5), 0.1 * change, 0.2))
+        distance = moved(reward, 0.1 * change, 0.2, torch.randint(0, 4, (4, 3), generator=draw), 0.5)
+        found.append(distance * 2 * 0.2 * (1 - 0.5) / float(0.1 * change.abs().max()))
     return max(found)
-
-
-def second_reward() -> bool:
-    """Returns whether R = (1, 1, 0) + eps (0, 1, 5) has action 1 below eps = 1/4 and action 2 above."""
-    best = [bandit(1.0, 1.0 + eps, 5.0 * eps).policy(0.0).argmax().item() for eps in (1e-6, 0.1, 0.249, 0.251, 1.0)]
-    return best == [1, 1, 1, 2, 2]
 
 
 def apart(learner: Recipe, seed: int) -> float:

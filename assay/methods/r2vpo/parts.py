@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need, State
 from assay.core.slots import Aggregation, Prepare, Regularizer, Scene, View
@@ -59,9 +58,6 @@ class RatioVariance(Weighed, Regularizer):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the behaviour policy, not at the reference
     reads: ClassVar[tuple[str, ...]] = ("variance_weight",)
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
-        "variance_weight": lambda batch: batch.reward.new_full((len(batch),), 0.7)
-    }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over decisions."""

@@ -20,12 +20,12 @@ from assay.methods.real.objectives import AgainstAnchor
 from assay.parts.objectives.labelled import CrossEntropy, OutcomeAsLabel
 from assay.parts.objectives.ratio import SequenceRatio
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.recipes.group import with_policy
 
 
 def recipe(world: Defaults = LANGUAGE, tau: float = 0.5, loss: LabelLoss = AgainstAnchor()) -> Recipe:
-    base = recipes.grpo(world)
-    stage = replace(base.stages[0], objective=(OutcomeAsLabel(SequenceRatio(), 1.0 / tau, loss=loss),))
-    return replace(base, name="real", credit=(), stages=(stage,))
+    objective = OutcomeAsLabel(SequenceRatio(), 1.0 / tau, loss=loss)
+    return with_policy(replace(recipes.grpo(world), credit=()), "real", objective)
 
 
 def cross_entropy(world: Defaults = LANGUAGE) -> Recipe:

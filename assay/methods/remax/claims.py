@@ -52,11 +52,3 @@ def variance(ours: Recipe, arms: Tensor, shift: float = 0.0) -> float:
     """Returns the trace of the variance of one pull."""
     steps = pulls(ours, arms, shift)
     return float(arms[0] @ steps.square().sum(1) - (arms[0] @ steps).square().sum())
-
-
-def answer(ours: Recipe, outcome: float, greedy: float) -> Tensor:
-    """Returns the advantages of three decisions with log-ratios 0.1, -0.2 and 0.3 to the reference."""
-    data, moved = probes.one_sequence(0.0, 0.0, outcome), torch.tensor([[0.1, -0.2, 0.3]]).double()
-    columns = {"greedy_outcome": torch.tensor([greedy]).double(), "logp_ref": data.logp - moved}
-    found: Experience = ours.credit[0](data.add(columns))
-    return found.column("advantage")[0]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Credit, Scene
@@ -32,9 +30,6 @@ class AgainstGreedy(Credit):
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
     centred: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"episodes": "decisions are counted, and rewards added, to the end of the row"}
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
-        "greedy_outcome": lambda batch: torch.full((len(batch),), 0.3, dtype=batch.reward.dtype)
-    }
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -20,6 +20,7 @@ from assay.methods.rl_plus.rollout import WithDemonstrations
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.group import with_policy
 
 
 def mixed(world: Defaults = LANGUAGE) -> Recipe:
@@ -30,8 +31,7 @@ def mixed(world: Defaults = LANGUAGE) -> Recipe:
 
 def recipe(world: Defaults = LANGUAGE, focus: float = 0.5, uniform: float = 0.0) -> Recipe:
     """Returns grpo with demonstrations by the balanced ratio; `uniform` 1 is the released code, 0 the paper."""
-    policy = replace(mixed(world).stages[0], objective=(HybridPolicy(Clip(), focus, uniform, SequenceMean()),))
-    return replace(mixed(world), name="rl-plus", stages=(policy,))
+    return with_policy(mixed(world), "rl-plus", HybridPolicy(Clip(), focus, uniform, SequenceMean()))
 
 
 METHOD = Method(

@@ -21,11 +21,6 @@ def bias() -> torch.Tensor:
     return (expected - probes.exact_bandit_gradient(LOGITS_A, REWARD_A)).norm()
 
 
-def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    advantage = by_hand.against_others(seen.experience).unsqueeze(1)
-    return -by_hand.sum_in_sequences(advantage * seen.logp(), seen.experience)
-
-
 METHOD = Method(
     paper="arXiv:2402.14740",
     recipe=recipes.rloo,
@@ -34,7 +29,7 @@ METHOD = Method(
     base=recipes.reinforce,
     departures=("the KL penalty is left to a regularizer or to KlInReward",),
     claims=(
-        same_gradient("its gradient is the formula's", recipes.rloo, loss_by_hand),
+        same_gradient("its gradient is the formula's", recipes.rloo, by_hand.rloo_loss),
         Exact("the gradient is unbiased", bias, equals=0.0, tolerance=1e-10),
         Measured(
             "where prompts pay unequal constants it scores higher than reinforce; refuted by a lead below 0.1",

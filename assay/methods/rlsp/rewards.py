@@ -1,17 +1,15 @@
-"""Rewards for effort, whether an answer is right or not. Axes: B sequences."""
+"""A reward for length, whether an answer is right or not. Axes: B sequences."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
 from assay.core.slots.tasks import most_decisions
 from assay.parts.rewards.function import on_last_decision
-from assay.parts.rewards.text import OfText, by_text
 
 
 @dataclass(frozen=True)
@@ -35,23 +33,3 @@ class LengthEffort(Reward):
         limit = 0 if scene.task is None else most_decisions(scene.task)
         length_B = experience.mask.sum(1).clamp(min=1)
         return on_last_decision(experience, -self.share * limit / length_B.to(experience.reward.dtype))
-
-
-@dataclass(frozen=True)
-class SearchEffort(OfText):
-    """reward = 1 - gamma^n, n the times that the regular expression `unit` is found: each step of search pays less.
-
-    The form of the paper's text. Degenerate: an answer without a step gets 0.
-    """
-
-    unit: str
-    gamma: float = 0.5
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"unit": "1"},)
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.gamma < 1.0:
-            raise AssayError(f"SearchEffort.gamma is {self.gamma}; give a number between 0 and 1")
-
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the reward on each last decision."""
-        return by_text(experience, scene, lambda said: 1.0 - self.gamma ** len(re.findall(self.unit, said)))

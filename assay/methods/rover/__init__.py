@@ -19,15 +19,15 @@ from assay.core.record import Experience
 from assay.methods.rover.objectives import UniformValue
 from assay.parts.sources.fresh import FreshSequences
 from assay.recipes.defaults import BIGRAMS, CONTROL, LANGUAGE, TABLE, Defaults
+from assay.recipes.group import with_policy
 
 EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
 LOGITS_SA = torch.linspace(-1.0, 1.0, 6).view(3, 2)
 
 
 def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    base = recipes.grpo(world)
-    stages = (replace(base.stages[0], objective=(UniformValue(),)),)
-    return replace(base, name="rover", stages=stages, source=FreshSequences(minibatches=2))
+    base = replace(recipes.grpo(world), source=FreshSequences(minibatches=2))
+    return with_policy(base, "rover", UniformValue())
 
 
 GRPO = replace(recipes.grpo(BIGRAMS), source=FreshSequences(minibatches=2))

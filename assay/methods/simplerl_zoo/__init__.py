@@ -11,17 +11,26 @@ cut answers and the length of the others show what a longer mean length is made 
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Area, Edit, Exact, Expect, Measured, Method, same_gradient
+from assay.claims import Area, Edit, Exact, Expect, Measured, Method, probes, same_gradient
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
-from assay.methods.simplerl_zoo import claims, tables
-from assay.methods.simplerl_zoo.tables import BEHAVIOURS, BOX
+from assay.methods.simplerl_zoo.claims import BEHAVING, BOXED, RIGHT, WRONG, loss_by_hand, paid_gap, pushed
 from assay.parts.credit.modes import CountModes
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
+from assay.parts.rewards.combine import Gated, Weighted, WeightedSum
+from assay.parts.rewards.labels import ByLabel
+from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_regularizers, with_token_clip
 
+BOX = r"\\boxed\{"
+BEHAVIOURS = {
+    "backtracking": r".*\b([Ww]ait|[Tt]ry again|[Ll]et me (redo|start over))\b.*",
+    "verification": r".*\b([Cc]heck|[Vv]erify|[Vv]erifying)\b.*",
+    "enumeration": r".*\b([Cc]ase 1|[Tt]ry each|[Ff]or each)\b.*",
+    "subgoals": r".*\b([Ff]irst|[Ss]tep 1)\b.*",
+}
 
 def recipe(world: Defaults = LANGUAGE, reward: Reward = Verifier()) -> Recipe:
     base = recipes.grpo(world)
@@ -32,12 +41,14 @@ def recipe(world: Defaults = LANGUAGE, reward: Reward = Verifier()) -> Recipe:
 
 def strict(world: Defaults = LANGUAGE, box: str = BOX) -> Recipe:
     """The table that a missing box overrules."""
-    return recipe(world, tables.strict(box))
+    table = ByLabel({"": (-0.5, 1.0)}, label="")
+    return recipe(world, Gated(Matches(box, 0), table, threshold=0.5, closed=-1.0))
 
 
 def independent(world: Defaults = LANGUAGE, box: str = BOX) -> Recipe:
-    """Correctness and box paid apart."""
-    return recipe(world, tables.independent(box))
+    """Correctness and box paid apart: 1, 0.5, -0.5, -1 up to a constant, which no advantage has."""
+    both = {"verifier": Weighted(Verifier(), 1.5), "box": Weighted(Matches(box, 0), 0.5)}
+    return recipe(world, WeightedSum(both))
 
 
 METHOD = Method(
@@ -55,19 +66,15 @@ METHOD = Method(
         "on the testbed the box is a first digit; one design was tried",
     ),
     claims=(
-        same_gradient("its gradient is the formula's", recipe, claims.loss_by_hand),
-        Exact("strict pushes right answers down and boxed wrong ones up", lambda: claims.distance(
-              strict(), claims.MIXED, (-0.54006, 1.62018, -0.54006)), at_most=1e-3),
-        Exact("independent pushes right ones up", lambda: claims.distance(
-              independent(), claims.MIXED, (1.52752, 0.0, -0.76376)), at_most=1e-3),
-        Exact("correctness pushes them alone up", lambda: claims.distance(
-              recipe(), claims.MIXED, (1.62018, -0.54006, -0.54006)), at_most=1e-3),
-        Exact("without a box strict learns nothing", lambda: claims.distance(
-              strict(), claims.UNBOXED, (0.0, 0.0, 0.0)), at_most=1e-9),
-        Exact("the others do", lambda: max(claims.distance(
-              ours, claims.UNBOXED, (0.93541, 0.0, -0.93541)) for ours in (recipe(), independent())), at_most=1e-3),
-        Exact("a right answer in a box is best", lambda: claims.boxed_and_right(strict()), at_least=1.0),
-        Exact("behaviours are counted by hand", lambda: claims.distance_of_shares(recipe()), at_most=1e-9),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand),
+        Exact("strict pays a wrong answer in a box more than a right one without",
+              lambda: paid_gap(strict(), -1.0, -0.5, -1.0, 1.0), at_most=1e-9),
+        Exact("so it pushes right answers down and boxed wrong ones up", lambda: probes.distance(
+              pushed(strict(), RIGHT, BOXED, WRONG, WRONG), (-0.5, 1.5, -0.5, -0.5)), at_most=1e-3),
+        Exact("without a box it learns nothing", lambda: pushed(strict(), RIGHT, WRONG).norm(), equals=0.0),
+        Exact("correctness pays right ones alone", lambda: paid_gap(recipe(), 1.0, 0.0, 0.0, 1.0), at_most=1e-9),
+        Exact("independent pays for both", lambda: paid_gap(independent(), 1.5, 0.5, 0.0, 2.0), at_most=1e-9),
+        Exact("behaviours are counted by hand", lambda: probes.mode_gap(recipe(), BEHAVING), at_most=1e-9),
         Measured("where a tenth of the answers has the box strict learns slower: mean pass rate",
                  "formats:shares=91,right=22", strict(BIGRAMS, "^9"), recipe(BIGRAMS), Area("pass_rate"),
                  Expect.BELOW, seeds=10, minutes=6.0, steps=60, looks=2),
@@ -76,9 +83,9 @@ METHOD = Method(
                  minutes=6.0, steps=60, looks=2),
     ),
     mutants=(
-        Edit("a box is worth nothing", tables.strict, "(-0.5, 1.0)", "(-1.0, 1.0)"),
-        Edit("no box costs nothing", tables.strict, "closed=-1.0", "closed=0.0"),
-        Edit("a bonus for the box instead", tables.independent, "1.5", "0.1"),
+        Edit("a box is worth nothing", strict, "(-0.5, 1.0)", "(-1.0, 1.0)"),
+        Edit("no box costs nothing", strict, "closed=-1.0", "closed=0.0"),
+        Edit("a bonus for the box instead", independent, "1.5", "0.1"),
         Edit("no KL", recipe, "1e-4", "1e-9"),
     ),
 )  # fmt: skip

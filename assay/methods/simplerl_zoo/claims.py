@@ -1,18 +1,18 @@
-"""The loss by hand, and the advantages of groups of answers with and without a box."""
+"""The loss by hand, and groups of answers with and without a box."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from torch import Tensor
 
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
-from assay.core.slots import Scene
 
-RIGHT, WRONG, BOXED = "so it is 7", "so it is 8", r"\boxed{8}"
-MIXED = (RIGHT, RIGHT, BOXED, BOXED, WRONG, WRONG, WRONG, WRONG)
-UNBOXED = (RIGHT, RIGHT, RIGHT, RIGHT, WRONG, WRONG, WRONG, WRONG)
+RIGHT, BOXED, WRONG, BOTH = "so it is 7", r"\boxed{8}", "so it is 8", r"\boxed{7}=7"
+BEHAVING = {
+    "Wait, 7": "backtracking", "2. Try again: 7": "backtracking", "I check: 7": "verification", "First, 7": "subgoals",
+    "for each 7": "enumeration", "7": "other", "a waiter 7": "other", "checks 7": "other",
+}  # fmt: skip
+"""Answers and their behaviours."""
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
@@ -21,31 +21,11 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return loss + by_hand.mean_of_decisions(terms, seen.experience)
 
 
-def advantages(ours: Recipe, said: Sequence[str]) -> dict[str, float]:
-    """Returns the advantage of each different answer of one group."""
-    task, rows = probes.answered(said)
-    for part in (*ours.rewards, *ours.credit):
-        rows = part(rows, Scene(task))
-    last = (rows.column("advantage") * rows.terminal).sum(1)
-    return dict(zip(said, last.tolist(), strict=True))
+def paid_gap(ours: Recipe, *expected: float) -> float:
+    """Returns how far a right, a boxed wrong, a wrong and a boxed right answer are from being paid the expected."""
+    return probes.reward_gap(ours, dict(zip((RIGHT, BOXED, WRONG, BOTH), expected, strict=True)))
 
 
-def distance(ours: Recipe, said: Sequence[str], expected: tuple[float, float, float]) -> float:
-    """Returns how far the advantages of a right, a boxed wrong and a wrong answer are from the expected ones."""
-    found = advantages(ours, said)
-    pairs = zip((RIGHT, BOXED, WRONG), expected, strict=True)
-    return max(abs(found[answer] - value) for answer, value in pairs if answer in found)
-
-
-def boxed_and_right(ours: Recipe) -> float:
-    """Returns the advantage of a right answer in a box over that of the next one."""
-    found = sorted(advantages(ours, (*MIXED[:7], r"\boxed{7}=7")).values())
-    return found[-1] - found[-2]
-
-
-def distance_of_shares(ours: Recipe) -> float:
-    """Returns how far the logged shares of behaviours are from 1/4, 1/8, 1/8, 1/8 of eight answers."""
-    said = ("Wait, 7", "2. Try again: 7", "I check: 7", "First, 7", "for each 7", "7", "a waiter 7", "checks 7")
-    num = {"backtracking": 2, "verification": 1, "subgoals": 1, "enumeration": 1, "other": 3}
-    expected = {f"mode/{name}": each / 8 for name, each in num.items()}
-    return probes.log_gap(ours.credit[0], expected, *probes.answered(said))
+def pushed(ours: Recipe, *said: str) -> Tensor:
+    """Returns the standardised rewards of a group of answers."""
+    return by_hand.standardised(probes.outcomes(*probes.rewarded(ours, *probes.answered(said)).tolist()))

@@ -12,7 +12,7 @@ from assay.core.record import Experience, State
 from assay.core.settings import model_name
 from assay.core.slots import Prepare, Scene
 from assay.ops.logits import likeliest, nucleus_entropy, over_logits
-from assay.parts.regularizers.entropy import OfNucleus, mean_above
+from assay.parts.regularizers.entropy import mean_above
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class AnchorEntropy(Prepare):
     anchor is state. Degenerate: the first batch has weight 0.
     """
 
-    of: OfNucleus = OfNucleus()
+    mass: float = 0.8
+    crossing: bool = False
     peak: float = 0.8
     num: int = 100
     actor: str = model_name("actor")
@@ -42,7 +43,7 @@ class AnchorEntropy(Prepare):
         """Writes the columns, and logs the entropy and its distance from the anchor."""
         of_rows = partial(over_logits, function=lambda logits, _: likeliest(logits, self.num))
         found = scene.models.over(self.actor, experience, of_rows)
-        entropy = nucleus_entropy(found[..., 1], self.of.mass, self.of.crossing)
+        entropy = nucleus_entropy(found[..., 1], self.mass, self.crossing)
         mean_B = mean_above(entropy, experience.mask, self.peak)
         level = float(mean_B.double().sum() / experience.mask.any(1).sum().clamp(min=1))
         state["anchor"] = level if state["anchor"] is None else state["anchor"]

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
 from assay.core.slots import Aggregation, Regularizer, Schedule, View, number
 from assay.ops import divergences
 from assay.parts.aggregations import TokenMean, Weighed
+
+NEVER = -1e4
+"""log q of a decision that is not held to q: below every log-probability."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,31 @@ class KlToReference(Weighed, Regularizer):
         value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
         metrics = {"kl_to_reference": ((divergences.k3(log_ratio.detach()) * batch.mask).sum(), batch.mask.sum())}
         return Loss(number(self.coefficient) * value.sum(), self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class KlWhereHeld(Weighed, Regularizer):
+    """coefficient * estimator(log pi - log q) at some decisions; log q is the column `logp_held`, NEVER at the others.
+
+    Assumes that an earlier part wrote the column [B, T], and that the estimator is 0 at 0. Degenerate: if no decision
+    is held the sum is 0; the count is that of all decisions.
+    """
+
+    coefficient: float | Schedule = 1.0
+    estimator: Callable[[Tensor], Tensor] = divergences.absolute
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    divergence: ClassVar[bool] = False  # zero at q, not at the reference
+    reads: ClassVar[tuple[str, ...]] = ("logp_held",)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the weighted sum over decisions."""
+        towards = batch.column("logp_held").detach()
+        held = batch.mask & (towards > NEVER)
+        distance = self.estimator(torch.where(held, view.scored.logp - towards, 0.0))
+        metrics = {"held": (held.sum(), batch.num_decisions)}
+        total = number(self.coefficient) * (distance * self.aggregate.weigh(batch)).sum()
+        return Loss(total, self.count(batch), metrics)
 
 
 @dataclass(frozen=True)

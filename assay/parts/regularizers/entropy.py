@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need, Scored
-from assay.core.slots import Choice, Regularizer, Schedule, View, number
+from assay.core.slots import Regularizer, Schedule, View, number
 from assay.ops.logits import nucleus_entropy
 from assay.parts.objectives.trust import bounded_ratio
-
-
-class EntropyOf(Choice, Protocol):
-    """What a decision's entropy is computed from: a setting of `MaskedEntropy`."""
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Inputs that it reads besides the record."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns that it reads and that another part writes."""
-
-    def __call__(self, batch: Experience, scored: Scored) -> Tensor:
-        """Returns the entropy of each decision with gradient, [B, T]."""
-
-
-@dataclass(frozen=True)
-class OfNucleus(EntropyOf):
-    """The entropy inside the nucleus of total probability `mass`, among the actions in the column `candidates`.
-
-    `crossing` keeps the action that reaches the mass, as top-p sampling does; SIREN (arXiv:2509.25133) does not.
-    """
-
-    mass: float = 0.8
-    crossing: bool = False
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.CANDIDATES})
-    reads: ClassVar[tuple[str, ...]] = ("candidates",)
-
-    def __call__(self, batch: Experience, scored: Scored) -> Tensor:
-        """Returns the entropy of the nucleus, 0 where it is empty."""
-        assert scored.candidates is not None, "the engine provides what `needs` declares"
-        return nucleus_entropy(scored.candidates, self.mass, self.crossing)
-
-
-@dataclass(frozen=True)
-class OfSample(EntropyOf):
-    """-ratio * log pi of the recorded action, with gradient through both factors: its mean over actions of the acting
-    policy is the entropy, and so is its gradient's. Needs no distribution.
-    """
-
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    reads: ClassVar[tuple[str, ...]] = ()
-
-    def __call__(self, batch: Experience, scored: Scored) -> Tensor:
-        """Returns the estimate."""
-        moved = (scored.logp - batch.logp.detach()) * batch.mask
-        return -bounded_ratio(moved) * scored.logp
 
 
 def above_quantile(value_BT: Tensor, mask: Tensor, quantile: float) -> Tensor:
@@ -86,37 +37,46 @@ def mean_above(value_BT: Tensor, mask: Tensor, quantile: float) -> Tensor:
 class MaskedEntropy(Regularizer):
     """coefficient * sum over rows of `entropy_weight` * mean of the entropies above the row's quantile `peak`.
 
-    Divided by the number of rows with a decision. A negative weight raises entropy, a positive one lowers it. Assumes
-    that an earlier part wrote the column `entropy_weight` [B]. Degenerate: a row without marked decisions adds 0.
+    A decision's entropy is that inside the nucleus of total probability `mass`, among the actions in the column
+    `candidates`; `crossing` keeps the action that reaches the mass, as top-p sampling does. Without a mass it is
+    estimated at the recorded action by -ratio * log pi, with gradient through both factors: its mean over actions of
+    the acting policy is the entropy, and so is its gradient's. Divided by the number of rows with a decision. A
+    negative weight raises entropy, a positive one lowers it. Assumes that an earlier part wrote the columns.
+    Degenerate: a row without marked decisions adds 0.
     """
 
     coefficient: float | Schedule = 0.005
-    of: EntropyOf = OfNucleus()
+    mass: float | None = 0.8
+    crossing: bool = False
     peak: float = 0.8
     together: ClassVar[str | None] = None
     divergence: ClassVar[bool] = False  # its sign is that of the weights
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"of": OfSample(), "peak": 0.0},)
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
-        "entropy_weight": lambda batch: batch.column("scored.logp").sum(1)
-    }
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"mass": None, "peak": 0.0},)
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The needs of the entropy."""
-        return self.of.needs
+        """Log-probabilities, of the candidates too with a mass."""
+        return frozenset({Need.LOGP} if self.mass is None else {Need.LOGP, Need.CANDIDATES})
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The weights, and what the entropy reads."""
-        return ("entropy_weight", *self.of.reads)
+        """The weights and, with a mass, the candidates."""
+        return ("entropy_weight",) if self.mass is None else ("entropy_weight", "candidates")
 
     def count(self, batch: Experience) -> Tensor:
         """Returns the number of rows with a decision."""
         return batch.mask.any(1).sum()
 
+    def entropy(self, batch: Experience, scored: Scored) -> Tensor:
+        """Returns the entropy of each decision with gradient, [B, T]."""
+        if self.mass is None:
+            return -bounded_ratio((scored.logp - batch.logp.detach()) * batch.mask) * scored.logp
+        assert scored.candidates is not None, "the engine provides what `needs` declares"
+        return nucleus_entropy(scored.candidates, self.mass, self.crossing)
+
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over rows."""
-        mean_B = mean_above(self.of(batch, view.scored), batch.mask, self.peak)
+        mean_B = mean_above(self.entropy(batch, view.scored), batch.mask, self.peak)
         value = (batch.column("entropy_weight").detach() * mean_B).sum()
         metrics = {"masked_entropy": (mean_B.detach().sum(), self.count(batch))}
         return Loss(number(self.coefficient) * value, self.count(batch), metrics)

@@ -32,12 +32,18 @@ class OfText(Reward, Protocol):
 class Matches(OfText):
     """1 if the regular expression `pattern` is found in the completion exactly `times` times, else 0.
 
-    `times` 0 asks for at least once. A dot also matches a newline.
+    `times` 0 gives 1 - decay^n if it is found n times: with `decay` 0 it asks for at least once, with a larger one each
+    further place pays less. A dot also matches a newline.
     """
 
     pattern: str
     times: int = 1
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"pattern": "1"},)
+    decay: float = 0.0
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"pattern": "1"}, {"pattern": "1", "times": 0, "decay": 0.5})
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.decay < 1.0:
+            raise AssayError(f"Matches.decay is {self.decay}; give a number from 0 to below 1")
 
     def init(self, scene: Scene) -> State:
         """Refuses a pattern that is not a regular expression, and a task without text."""
@@ -48,14 +54,14 @@ class Matches(OfText):
         return super().init(scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with 0 or 1 on each last decision."""
+        """Returns the experience with the reward on each last decision."""
         found = re.compile(self.pattern, re.DOTALL)
 
-        def holds(said: str) -> bool:
+        def worth(said: str) -> float:
             count = sum(1 for _ in found.finditer(said))
-            return count == self.times if self.times else count > 0
+            return float(count == self.times) if self.times else 1.0 - self.decay**count
 
-        return by_text(experience, scene, holds)
+        return by_text(experience, scene, worth)
 
 
 def by_text(experience: Experience, scene: Scene, worth: Callable[[str], float]) -> Experience:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.core import columns
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Loss, Need, Scored
@@ -149,15 +150,25 @@ class TermCase:
 
 
 def some_numbers(batch: Experience, name: str) -> Tensor:
-    """Returns the column where it is there, else numbers on its decisions, [B, T]."""
+    """Returns the column where it is there, else numbers on its decisions, [B, T], or on its rows, [B], if the table of
+    columns says so.
+    """
     there = batch.extra.get(name)
-    return normal(name, batch.mask.shape) * batch.mask if there is None else there
+    if there is not None:
+        return there
+    return normal(name, (len(batch),)) if is_of_rows(name) else normal(name, batch.mask.shape) * batch.mask
+
+
+def is_of_rows(name: str) -> bool:
+    """Returns whether the table of columns has one number for each row under this name."""
+    return name in columns.TABLE and columns.TABLE[name].axes == "B"
 
 
 def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     """Returns the bench's batches as this term will see them: recorded log-probabilities near the current ones.
 
-    A term that reads a column which another part writes says how the laws are to fill it:
+    A term that reads a column which another part writes, and for which not all numbers will do, says how the laws are
+    to fill it:
 
         fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
     """

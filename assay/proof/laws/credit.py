@@ -6,7 +6,7 @@ infrastructure fault) has left training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from assay.core.record import Experience
 from assay.ops import groups
 from assay.parts.aggregations import decisions_per_episode
 from assay.parts.credit.outcome import Constant, NoScale, OutcomeCredit
-from assay.proof.laws.bench import columns_of, leaf
+from assay.proof.laws.bench import columns_of, is_of_rows, leaf
 from assay.proof.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
 from assay.proof.laws.invariance import Measured, apart, invariances, keeps_inputs
 from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, shown
@@ -208,8 +208,8 @@ def bootstraps(part: Any) -> bool:
 class Filled:
     """A part with the columns that it `reads`, which another part or a model writes in a run (see `term_cases`)."""
 
-    def __init__(self, part: Any) -> None:
-        self.part = part
+    def __init__(self, part: Any, fills: Mapping[str, Callable[[Experience], Tensor]]) -> None:
+        self.part, self.fills = part, fills
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.part, name)
@@ -217,13 +217,19 @@ class Filled:
     def __call__(self, experience: Experience) -> Any:
         """Returns the part on the filled experience."""
         with torch.no_grad():
-            missing = {name: fill(experience) for name, fill in self.part.fills.items() if name not in experience.extra}
+            missing = {name: fill(experience) for name, fill in self.fills.items() if name not in experience.extra}
         return self.part(experience.add(missing))
 
 
+def some_rows(experience: Experience) -> Tensor:
+    """Returns one number for each row, whatever their order, [B]."""
+    return torch.full_like(experience.reward[:, 0], 0.3)
+
+
 def filled(part: Any) -> Any:
-    """Returns the part as the laws call it."""
-    return Filled(part) if getattr(part, "fills", None) else part
+    """Returns the part as the laws call it: columns of rows are filled if it does not say how."""
+    fills = {name: some_rows for name in getattr(part, "reads", ()) if is_of_rows(name)} | getattr(part, "fills", {})
+    return Filled(part, fills) if fills else part
 
 
 CREDIT = Contract(

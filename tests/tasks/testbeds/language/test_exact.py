@@ -286,6 +286,12 @@ def test_a_task_names_the_preset_that_fits_it() -> None:
     assert defaults_of(task, "classic").preset == "classic"
 
 
+def test_the_start_uses_each_format_as_often_as_the_dial_says() -> None:
+    task: Any = catalogue.find_task("formats")
+    found = task.exact(actor_of(task))
+    assert [found[f"share/{place}"] for place in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=1e-6)
+
+
 def test_hard_prompts_need_the_second_format_and_it_costs() -> None:
     task: Any = catalogue.find_task("formats:shares=19,right=11,prompts=4,hard=1,cost=0.2")
     worth = [
