@@ -8,6 +8,7 @@ token ids, a request and a seed for each row; tokens, their log-probabilities an
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 import uuid
@@ -42,9 +43,9 @@ REACH, CHECKS = 10.0, 120.0
 ROWS = 1024
 """Requests under way at once; more rows are sampled as several batches."""
 NEAR, NEAR_FOREIGN = 1e-3, 5e-2
-"""Largest gap of probe log-probabilities on `assay serve`; largest mean gap elsewhere, where kernels may be in
-bfloat16.
-"""
+"""Largest mean gap of probe log-probabilities on `assay serve`, and elsewhere, where kernels may be in bfloat16."""
+NOISE = 10.0
+"""After the first update, the gap may be this many times the first one, plus 1e-5: a small update is not missed."""
 SAME = "Serve the model of this run: 'assay serve RUN' with a run of the same method and settings, or vLLM 0.32"
 
 
@@ -107,6 +108,8 @@ class Server:
     version: str = ""
     is_foreign: bool = True
     """Whether it is not `assay serve`."""
+    usual: float = math.inf
+    """The gap of the probes after the first update."""
 
     def __post_init__(self) -> None:
         self.live: set[HTTPConnection] = set()
@@ -250,12 +253,13 @@ class Server:
             found = torch.tensor([[float(one[str(token)]["logprob"]) for token, one in pair] for pair in pairs])
         except (KeyError, TypeError, ValueError):
             raise AssayError(f"{self.url} answers without log-probabilities of the prompt. {SAME}.") from None
-        gaps = (found - logp).abs()
-        gap, limit = float(gaps.mean() if self.is_foreign else gaps.max()), NEAR_FOREIGN if self.is_foreign else NEAR
+        gap, limit = float((found - logp).abs().mean()), NEAR_FOREIGN if self.is_foreign else NEAR
+        limit = min(limit, NOISE * self.usual + 1e-5)
+        self.usual = min(self.usual, gap)
         if not gap <= limit:
             raise AssayError(
                 f"after the update to version {self.version}, 64 log-probabilities of {self.url} are {gap:.2g} from "
-                f"the learner's (limit {limit:g}): it has another model, or missed the update or an adapter. {SAME}."
+                f"the learner's (limit {limit:.2g}): it has another model, or missed the update or an adapter. {SAME}."
             )
 
     def prepare(self, told: State) -> None:

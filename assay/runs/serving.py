@@ -85,10 +85,18 @@ def same_shape(tree: State, other: State) -> bool:
     return all(same_shape(tree[name], other[name]) for name in tree)
 
 
+def is_run(folder: Path) -> bool:
+    """Returns whether a folder has a config.json that is not that of a pretrained model."""
+    path = folder / "config.json"
+    try:
+        return "model_type" not in json.loads(path.read_text())
+    except (OSError, ValueError, TypeError):
+        return path.is_file()
+
+
 def served_policy(address: str) -> Policy:
     """Returns the acting policy of a run folder's newest checkpoint, or a pretrained model by folder or hub id."""
-    path = Path(address) / "config.json"
-    if path.is_file() and "method" in json.loads(path.read_text()):
+    if is_run(Path(address)):
         plan = plan_of(address)
         if not isinstance(plan.task, PromptTask):
             raise AssayError(

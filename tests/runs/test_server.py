@@ -184,7 +184,11 @@ def test_rows_of_a_batch_are_sampled_together_and_stop_strings_end_them(server: 
 
 
 # ---------------------------------------------------------------------------------------------------- weights
-def test_a_missed_update_is_an_error(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("owner", ["assay", "vllm"])
+def test_a_missed_update_is_an_error(
+    owner: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "OWNER", owner)
     policy, loads = server.service.policy, list[int]()
     load = policy.load
 
@@ -310,6 +314,12 @@ def test_tasks_without_prompts_are_refused(tmp_path: Path) -> None:
     plan = replace(plan, recipe=named("grpo", "bandit").recipe, task=named("grpo", "bandit").task)
     with pytest.raises(AssayError, match="completes prompts of one turn"):
         execute(on(plan, "http://127.0.0.1:9"), tmp_path, mode=Mode.SILENT)
+
+
+def test_an_address_that_cannot_be_bound_is_refused(server: Server, base: Path) -> None:
+    for port in (70000, server.server_address[1]):
+        with pytest.raises(AssayError, match=f"{port}.* (Use a number from 0 to 65535|Choose another --port)"):
+            make_server(str(base), port=port)
 
 
 # ---------------------------------------------------------------------------------------------------- bad requests

@@ -69,6 +69,14 @@ class GatherOptions(Group):
         if self.server and self.gatherers:
             raise AssayError(f"--gatherers is {self.gatherers}, but --server samples already. Use one of the two.")
         for url in self.server:
-            at = urlsplit(url)
-            if at.scheme not in ("http", "https") or not at.hostname or self.server.count(url) > 1:
+            if not is_address(url) or self.server.count(url) > 1:
                 raise AssayError(f"--server is '{url}'. Use different addresses such as http://127.0.0.1:8000.")
+
+
+def is_address(url: str) -> bool:
+    """Returns whether a text is the address of an HTTP server."""
+    try:
+        at = urlsplit(url)
+        return at.scheme in ("http", "https") and bool(at.hostname) and at.port != 0
+    except ValueError:  # of a port that is no number
+        return False
