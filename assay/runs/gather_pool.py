@@ -203,9 +203,8 @@ def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Cal
         shutil.rmtree(files.folder)  # the first step publishes its own, under the same number
 
     def start(name: str) -> Hand:
-        sampler = Served(recipe, plan.task, loop.engine, plan.seed, published)
-        sampler.server = replace(servers[int(name[1:])], version="")
-        return ServerHand(sampler)
+        server = replace(servers[int(name[1:])], version="")
+        return ServerHand(Served(server, recipe, plan.task, loop.engine, plan.seed, published))
 
     return published, start, ready
 

@@ -26,8 +26,11 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, State
+from assay.core.slots import Task
 from assay.core.spaces import Vocabulary
+from assay.engine.engine import Engine
 from assay.ops import random
 from assay.ops.decoded import Written
 from assay.playing import text
@@ -124,9 +127,9 @@ class Server:
         with self.lock:
             self.live.add(link)
         try:
+            link.connect()
             if self.is_closed or left <= 0:
                 raise TimeoutError("its deadline has passed")
-            link.connect()
             link.sock.settimeout(left)
             sent = None if body is None else json.dumps(body).encode()
             headers = {"Content-Type": "application/json"}
@@ -326,7 +329,9 @@ def requests(
 class Served(Sampler):
     """A sampler in the learner's process whose policy is a server."""
 
-    server: Server
+    def __init__(self, server: Server, recipe: Recipe, task: Task, engine: Engine, seed: int, weights: Weights) -> None:
+        super().__init__(recipe, task, engine, seed, weights)
+        self.server = server
 
     @property
     def actor(self) -> Server:

@@ -70,19 +70,14 @@ class Policy:
             tree = tree_of(Path(path), digest)[model]
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise Refused(400, f"{path} holds no weights of '{model}' ({error}). Share the folder.") from None
-        if not same_shape(tree, own := self.flat.snapshot()):
-            odd = sorted(set(tree) ^ set(own)) or [name for name in own if not same_shape(tree[name], own[name])]
-            raise Refused(400, f"'{odd[0]}' of {path} is not a weight of {self.name}. Serve the same model.")
+        if odd := shapes(tree).items() ^ shapes(self.flat.snapshot()).items():
+            raise Refused(400, f"'{min(odd)[0]}' of {path} is not a weight of {self.name}. Serve the same model.")
         self.flat.restore(tree)
 
 
-def same_shape(tree: State, other: State) -> bool:
-    """Returns whether two trees have the same names, and tensors of the same shapes and dtypes."""
-    if isinstance(tree, Tensor) and isinstance(other, Tensor):
-        return tree.shape == other.shape and tree.dtype == other.dtype
-    if not isinstance(tree, Mapping) or not isinstance(other, Mapping) or set(tree) != set(other):
-        return not isinstance(tree, Mapping | Tensor) and type(tree) is type(other)
-    return all(same_shape(tree[name], other[name]) for name in tree)
+def shapes(tree: State) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each weight; () for what a model keeps besides."""
+    return {name: tuple(value.shape) if isinstance(value, Tensor) else () for name, value in tree.items()}
 
 
 def is_run(folder: Path) -> bool:
