@@ -48,7 +48,7 @@ ROWS = 1024
 NEAR, NEAR_FOREIGN = 1e-3, 5e-2
 """Largest mean gap of probe log-probabilities on `assay serve`, and elsewhere, where kernels may be in bfloat16."""
 NOISE = 10.0
-"""After the first update, the gap may be this many times the first one, plus 1e-5: a small update is not missed."""
+"""A later gap may be this many times the smallest so far, plus 1e-5: where kernels agree, small updates are seen."""
 SAME = "Serve the model of this run: 'assay serve RUN' with a run of the same method and settings, or vLLM 0.32"
 
 
@@ -112,15 +112,15 @@ class Server:
     is_foreign: bool = True
     """Whether it is not `assay serve`."""
     usual: float = math.inf
-    """The gap of the probes after the first update."""
+    """The smallest gap of the probes so far."""
 
     def __post_init__(self) -> None:
         self.live: set[HTTPConnection] = set()
         self.lock, self.is_closed = threading.Lock(), False
 
     # ------------------------------------------------------------------------------------------------ requests
-    def ask(self, route: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Returns the JSON that the server answers to a GET, or to a POST of `body`."""
+    def ask(self, route: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the JSON object that the server answers to a GET, or to a POST of `body`."""
         left, at = self.until - time.monotonic(), urlsplit(self.url)
         kind = HTTPSConnection if at.scheme == "https" else HTTPConnection
         link = kind(at.hostname or "", at.port, timeout=max(0.001, min(REACH, left)))
@@ -143,23 +143,23 @@ class Server:
                 self.live.discard(link)
             link.close()
 
-    def read(self, route: str, status: int, sent: bytes) -> Any:
-        """Returns the JSON of an answer; raises for a status that is an error."""
+    def read(self, route: str, status: int, sent: bytes) -> dict[str, Any]:
+        """Returns the JSON object of an answer; raises for another answer, and for a status that is an error."""
         try:
             told = json.loads(sent)
         except ValueError:
             told = None
-        if status < 400 and told is not None:
+        if status < 400 and isinstance(told, dict):
             return told
         given = told if isinstance(told, dict) else {}
-        error = given.get("error", given.get("detail", "no JSON"))
+        error = given.get("error", given.get("detail", "no JSON object"))
         words = " ".join(str(error["message"] if isinstance(error, dict) and "message" in error else error).split())
         what = f"{self.url}{route} answers {status} ({words[:300].rstrip('.')})"
         if status >= 500:
             raise Lost(what)
-        raise AssayError(f"{what}. {SAME}, with VLLM_SERVER_DEV_MODE=1.")
+        raise AssayError(f"{what}. {SAME} as docs/scale.md starts it.")
 
-    def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Returns the answers to requests that are sent at the same time."""
         with ThreadPoolExecutor(len(bodies)) as pool:
             try:
@@ -188,16 +188,14 @@ class Server:
             bodies = requests(prompts[some], starts[some].tolist(), seeds[some].view(np.int64).tolist(), ends, greedy)
             rows += [self.row(told, ends) for told in self.together(bodies)]
         self.confirm()
-        tokens, _ = text.padded_rows(
-            [[*own, *[ends.vocabulary.pad] * (ends.max_tokens - len(own))] for own, *_ in rows], 0
-        )
-        logp = torch.zeros(tokens.shape)
+        size = len(rows), ends.max_tokens
+        tokens, logp = torch.full(size, ends.vocabulary.pad), torch.zeros(size)
         for place, (own, values, _) in enumerate(rows):
-            logp[place, : len(own)] = torch.tensor(values)
+            tokens[place, : len(own)], logp[place, : len(own)] = torch.tensor(own), torch.tensor(values)
         length = torch.tensor([len(own) for own, *_ in rows])
         return Written(tokens, logp, length, torch.tensor([is_over for *_, is_over in rows]))
 
-    def row(self, told: Any, ends: Ends) -> tuple[list[int], list[float], bool]:
+    def row(self, told: dict[str, Any], ends: Ends) -> tuple[list[int], list[float], bool]:
         """Returns tokens, log-probabilities and whether the row has ended; raises AssayError if they do not fit."""
         try:
             (choice,) = told["choices"]
@@ -205,6 +203,7 @@ class Server:
             versions = {str(span["version"]) for span in choice.get("weight_versions") or ()}
             reason, size = choice["finish_reason"], ends.vocabulary.size
             fits = 0 < len(tokens) == len(logp) <= ends.max_tokens and all(0 <= one < size for one in tokens)
+            fits &= all(map(math.isfinite, logp))
         except (KeyError, TypeError, ValueError):
             fits, versions, reason = False, set(), ""
         if not fits:

@@ -228,7 +228,7 @@ def refused(plan: Plan, tmp_path: Path) -> str:
     with pytest.raises(AssayError) as caught:
         execute(plan, tmp_path / "run", mode=Mode.SILENT)
     assert store.load(tmp_path / "run" / "checkpoints") is None
-    assert re.search(r"\. [A-Z][^.]*('.*'|\.\d|[^.])*\.$", str(caught.value))
+    assert re.search(r"\. (Serve|Start|Set) .*\.$", str(caught.value))
     return str(caught.value)
 
 
