@@ -71,7 +71,8 @@ class Policy:
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise Refused(400, f"{path} holds no weights of '{model}' ({error}). Share the folder.") from None
         if odd := shapes(tree).items() ^ shapes(self.flat.snapshot()).items():
-            raise Refused(400, f"'{min(odd)[0]}' of {path} is not a weight of {self.name}. Serve the same model.")
+            what = f"'{min(odd)[0]}' is missing, or has another shape, in one of them"
+            raise Refused(400, f"the weights of {path} are not those of {self.name}: {what}. Serve the same model.")
         self.flat.restore(tree)
 
 

@@ -244,7 +244,7 @@ def test_a_server_that_cannot_be_reached_is_refused_in_time(tmp_path: Path, monk
 
 def test_another_model_is_refused_before_anything_is_spent(server: Server, tmp_path: Path) -> None:
     plan = make_plan("grpo", "addition-1", steps=1, settings={"actor.width": 16, "actor.layers": 1}, warmup=0)
-    assert "is not a weight of grpo on addition-1, step 1" in refused(on(plan, server.url), tmp_path)
+    assert "are not those of grpo on addition-1, step 1" in refused(on(plan, server.url), tmp_path)
     assert server.service.is_open
 
 
