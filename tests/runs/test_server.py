@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import socket
 import sys
@@ -434,12 +435,14 @@ class Process:
         os.close(writes)
 
     def run(self, folder: Path, writes: int) -> None:
+        torch.set_num_threads(1)  # threads that OpenMP had in the parent are not there
         os.dup2(writes, 1)
         sys.stdout = os.fdopen(1, "w")
         raise SystemExit(main(["serve", str(folder), "--port", "0"]))
 
     def url(self) -> str:
         with os.fdopen(self.reads) as lines:
+            assert select.select([self.reads], [], [], 60.0)[0]
             line = lines.readline()
         found = re.fullmatch(r"serving grpo on addition-1, step 1 at (http://127.0.0.1:\d+) \(Ctrl-C to stop\)\n", line)
         assert found, line
