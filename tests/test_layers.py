@@ -112,7 +112,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "assay/methods/orpo_occupancy/__init__.py": "three arms of one claim, each a recipe",
         "assay/methods/serl/__init__.py": "two phases, one with a classifier's stage",
     },
-    "function_names": {"assay/app/report/watch.py: Handler.do_GET": "http.server asks for this name"},
+    "function_names": {
+        "assay/app/report/watch.py: Handler.do_GET": "http.server asks for this name",
+        "assay/app/serve.py: Handler.do_GET": "http.server asks for this name",
+        "assay/app/serve.py: Handler.do_POST": "http.server asks for this name",
+    },
 }
 
 

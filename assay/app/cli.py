@@ -70,6 +70,11 @@ def parser() -> argparse.ArgumentParser:
         "--host", default="127.0.0.1", help="address to bind; any but 127.0.0.1 makes the page visible on the network"
     )
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
+    one = command("serve", "answer requests for tokens of a language policy over HTTP, for 'train --server'")
+    one.add_argument("address", metavar="RUN|MODEL", help="run folder, or a pretrained model: a folder or hub id")
+    text = "address to bind; on any but 127.0.0.1 other machines can replace the weights"
+    one.add_argument("--host", default="127.0.0.1", help=text)
+    one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     return root
 
 

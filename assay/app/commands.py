@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from assay.app import claim_commands, data_commands, policy_commands
@@ -14,6 +15,7 @@ from assay.app.report import comparison as comparison_tables
 from assay.app.report import methods, tables
 from assay.app.report.watch import serve
 from assay.app.report_command import report
+from assay.app.serve import serve as serve_tokens
 from assay.app.train_command import resume, train
 from assay.core.errors import AssayError
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
@@ -139,9 +141,15 @@ def watch(options: argparse.Namespace) -> int:
     return 0
 
 
+def serve_policy(options: argparse.Namespace) -> int:
+    """`assay serve`: answers requests for tokens until interrupted."""
+    serve_tokens(options.address, options.host, options.port, announce=partial(print, flush=True))
+    return 0
+
+
 COMMANDS = {
     "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume,
     "evaluate": policy_commands.evaluate, "export": policy_commands.export,
     "check": check, "claim": claim_commands.claim, "compare": compare, "ablate": ablate, "tune": tune,
-    "data": data, "report": report, "watch": watch,
+    "data": data, "report": report, "watch": watch, "serve": serve_policy,
 }  # fmt: skip

@@ -47,9 +47,13 @@ def hashed(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
     while rest and isinstance(rest[0], int):
         plain = mix_plain(plain ^ mix_plain((rest[0] + PLAIN_GOLDEN) & ONES))
         rest = rest[1:]
-    word = np.asarray(plain, dtype=np.uint64)
+    return hashed_after(np.asarray(plain, dtype=np.uint64), *rest)
+
+
+def hashed_after(word: np.ndarray, *coordinates: int | np.ndarray) -> np.ndarray:
+    """Returns hashes of further coordinates: hashed_after(hashed(draw, a), b) = hashed(draw, a, b)."""
     with np.errstate(over="ignore"):
-        for coordinate in rest:
+        for coordinate in coordinates:
             part = np.asarray(coordinate).astype(np.int64).view(np.uint64)
             word = mix(word ^ mix(part + GOLDEN))
     return word
@@ -57,7 +61,12 @@ def hashed(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
 
 def uniform(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
     """Returns uniform numbers in the open interval (0, 1), float64."""
-    return ((hashed(draw, *coordinates) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return as_uniform(hashed(draw, *coordinates))
+
+
+def as_uniform(word: np.ndarray) -> np.ndarray:
+    """Returns hashes as uniform numbers in the open interval (0, 1), float64."""
+    return ((word >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def uniform_tensor(draw: Draw, shape: Sequence[int]) -> Tensor:

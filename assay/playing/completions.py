@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -37,12 +38,42 @@ def complete(
     batch. A completion ends with the end token or a stop string, by its own decision (terminal), or at the limit
     (terminal and truncated).
     """
-    order, distinct, repeats = neighbours(of_one_prompt(prompts, starts))
-    numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
-    uniform = None if greedy else random.as_open_float32(numbers)
-    given = [list(prompts[i]) for i in distinct]
-    written = decode_together(actor, given, repeats, torch.tensor(order), uniform, max_tokens, vocabulary, stop)
+    seeds, ends = random.hashed(draw, starts, samples), Ends(max_tokens, vocabulary, stop)
+    remote = isinstance(actor, Remote)
+    written = (actor.answers if remote else partial(answers, actor))(prompts, starts, seeds, ends, greedy=greedy)
     return as_experience(prompts, written, vocabulary, starts, samples)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where completions end: after `max_tokens`, with the vocabulary's end token, or with a stop string."""
+
+    max_tokens: int
+    vocabulary: Vocabulary
+    stop: Stop | None = None
+    not_a_part: ClassVar[str] = "where a task's completions end"
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """An actor whose tokens another process samples, by the rules of `answers`."""
+
+    def answers(
+        self, prompts: Sequence[Sequence[int]], starts: np.ndarray, seeds: np.ndarray, ends: Ends, *, greedy: bool
+    ) -> Written:
+        """Returns a completion of each prompt."""
+
+
+@torch.no_grad()
+def answers(
+    actor: Any, prompts: Sequence[Sequence[int]], starts: np.ndarray, seeds: np.ndarray, ends: Ends, *, greedy: bool
+) -> Written:
+    """Returns a completion of each prompt; its token at time t comes from the uniform number of (seed, t)."""
+    order, distinct, repeats = neighbours(of_one_prompt(prompts, starts))
+    words = random.hashed_after(seeds[:, None], np.arange(ends.max_tokens)[None])
+    uniform = None if greedy else random.as_open_float32(random.as_uniform(words))
+    given, rows = [list(prompts[i]) for i in distinct], torch.tensor(order)
+    return decode_together(actor, given, repeats, rows, uniform, ends.max_tokens, ends.vocabulary, ends.stop)
 
 
 def of_one_prompt(prompts: Sequence[Sequence[int]], starts: np.ndarray) -> np.ndarray:

@@ -6,8 +6,11 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.engine.placement import Placement
 from assay.parts.curricula.in_order import InOrder
+from assay.playing.narrowing import Narrowing
 from assay.runs.checks import walked
 from assay.runs.options.gathering import GatherOptions
+
+TRUNCATED = "Set objective=PolicyGradient(trust=Clip()) there (grpo, dapo and cispo have it)"
 
 
 def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement) -> None:
@@ -15,6 +18,7 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
     if not options.is_used:
         return
     asked = f"--gatherers is {options.gatherers}" if options.gatherers else f"--pieces is {options.pieces}"
+    asked = f"--server is {options.server[0]}" if options.server else asked
     rollout, select = recipe.rollout, recipe.select
     if rollout is None:
         raise AssayError(f"{asked}, but {recipe.name} trains on given data and samples nothing. Remove the option.")
@@ -30,14 +34,34 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         )
     if options.pieces > rollout.num_starts:
         raise AssayError(f"--pieces is {options.pieces}, but a step has {rollout.num_starts} starts. Use at most that.")
-    if placement.is_on_gpu or placement.precision is not None:
+    if not options.server and (placement.is_on_gpu or placement.precision is not None):
         raise AssayError(f"{asked}, but separate samplers run on the CPU in float32 only. Remove the option.")
     if placement.shards > 1:
         raise AssayError(
             f"{asked} and --shards is {placement.shards}, but gatherers cut a batch by --pieces. Use one of the two."
         )
+    if options.server:
+        check_served(asked, options.lag, recipe)
     if options.lag:
         check_lag(options.lag, recipe)
+
+
+def check_served(asked: str, lag: int, recipe: Recipe) -> None:
+    """Raises AssayError for a recipe whose rows a server cannot sample."""
+    if any(isinstance(part, Narrowing) and part.changes for part in walked(recipe.rollout)):
+        raise AssayError(f"{asked}, but the rollout changes the policy's distribution. Use temperature 1, all tokens.")
+    if lag and (read := [name for part in recipe.rewards for name in part.models]):
+        raise AssayError(f"{asked} and --lag is {lag}, but a reward reads '{read[0]}' while it trains. Use --lag 0.")
+
+
+def check_foreign(url: str, recipe: Recipe) -> None:
+    """Raises AssayError for a recipe without a correction for a server whose kernels are not the learner's."""
+    for stage in recipe.stages:
+        if stage.objective and not has_ratio(stage):
+            raise AssayError(
+                f"--server {url} is not 'assay serve': its log-probabilities are not exactly the policy's, and stage "
+                f"'{stage.name}' of {recipe.name} has no truncated importance ratio. {TRUNCATED}, or use 'assay serve'."
+            )
 
 
 def check_lag(lag: int, recipe: Recipe) -> None:
@@ -48,8 +72,7 @@ def check_lag(lag: int, recipe: Recipe) -> None:
         if stage.objective and not has_ratio(stage):
             raise AssayError(
                 f"--lag is {lag}, but stage '{stage.name}' of {recipe.name} has no importance ratio: samples of older "
-                "weights would count as the policy's own. Set objective=PolicyGradient(trust=Clip()) there (grpo, dapo "
-                "and cispo have it), or use --lag 0."
+                f"weights would count as the policy's own. {TRUNCATED}, or use --lag 0."
             )
     if not isinstance(recipe.curriculum, InOrder):
         raise AssayError(

@@ -9,22 +9,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from assay.core.errors import AssayError
+from assay.core.spaces import Vocabulary
 from assay.engine.loop import Loop
 from assay.ledger import Schedule
+from assay.runs.gather_checks import check_foreign
 from assay.runs.gatherers import Crew, Patience
 from assay.runs.own.consent import own_sources
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
 from assay.runs.ray_cluster import cluster, first_line
 from assay.runs.sampler import Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
+from assay.runs.servers import Published, Served, Server, ServerHand, as_rows, probes, scored_logp
 from assay.runs.signals import STOPS, end_with
-from assay.runs.weights import SameMemory, WeightFiles
+from assay.runs.weights import SameMemory, WeightFiles, Weights
+from assay.tasks.language.prompts import PromptTask
 
 FOLDER = ".weights"
 """The folder inside a run's with the versions of its weights; it is removed with the gatherers."""
@@ -153,12 +161,15 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
     starts = recipe.rollout.num_starts
     schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // options.pieces))
     with ExitStack() as stack:
-        if options.gatherers:
+        if options.num:
             files = WeightFiles(folder.absolute() / FOLDER, keep=options.lag + 1)
             shutil.rmtree(files.folder, ignore_errors=True)  # left by a process that was killed
             stack.callback(shutil.rmtree, files.folder, ignore_errors=True)
-            start = starter(plan, loop, files, stack)
-            crew = Crew(schedule, recipe, files, start, options.gatherers, patience)
+            if options.server:
+                published, start, ready = on_servers(plan, loop, files)
+                crew = Crew(schedule, recipe, published, start, options.num, patience, ready)
+            else:
+                crew = Crew(schedule, recipe, files, starter(plan, loop, files, stack), options.num, patience)
         else:
             memory = SameMemory()
             here = Here(Sampler(recipe, plan.task, loop.engine, plan.seed, memory))
@@ -166,6 +177,36 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
         stack.callback(crew.close)
         loop.gatherers = crew
         yield crew
+
+
+def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Callable[[str], Hand], Callable[[], None]]:
+    """Returns the weights of servers, the function that makes one a worker by name, and one that checks them all."""
+    recipe, vocabulary = plan.recipe, plan.task.spec.action
+    if not isinstance(plan.task, PromptTask) or not isinstance(vocabulary, Vocabulary):
+        raise AssayError(f"--server completes prompts of one turn; '{plan.task.name}' has none. Remove --server.")
+    rows = as_rows(probes(vocabulary), vocabulary)
+
+    def score() -> Tensor:
+        with torch.no_grad():
+            return loop.engine.over(recipe.behaviour, rows, scored_logp)[:, 1:].float().cpu()
+
+    published = Published(files, recipe.behaviour, score)
+    servers = [Server(url, vocabulary) for url in plan.options.gathering.server]
+
+    def ready() -> None:
+        published.publish(0, {recipe.behaviour: loop.engine.flats[recipe.behaviour].snapshot()})
+        for server in servers:
+            server.check()
+            if server.is_foreign:
+                check_foreign(server.url, recipe)
+            server.prepare(published.fetch(0))
+        shutil.rmtree(files.folder)  # the first step publishes its own, under the same number
+
+    def start(name: str) -> Hand:
+        server = replace(servers[int(name[1:])], version="")
+        return ServerHand(Served(server, recipe, plan.task, loop.engine, plan.seed, published))
+
+    return published, start, ready
 
 
 def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Callable[[str], Hand]:

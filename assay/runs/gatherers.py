@@ -56,6 +56,8 @@ class Crew:
     start: Callable[[str], Hand]
     num: int = 0
     patience: Patience = Patience()
+    ready: Callable[[], None] = lambda: None
+    """Checks before compute is spent that the workers can work; AssayError if not."""
     ledger: Ledger | None = None
     starts: dict[int, np.ndarray] = field(default_factory=dict)
     """Starts of steps that are handed out and not trained."""

@@ -104,10 +104,12 @@ def executed(
     memory = within_memory(plan.placement, folder)
     own = own_code(plan.accepted, folder)
     gatherers = gatherers_of(plan, loop, folder)
-    with memory, store.lock(folder), own, gatherers, stop_signals() as signal_seen, Journal(folder) as journal:
+    with memory, store.lock(folder), own, gatherers as crew, stop_signals() as signal_seen, Journal(folder) as journal:
         try:
             worker = Worker(plan, folder, loop, journal, lambda: signal_seen() or loop.engine.ranks.signal)
             handed: dict[str, Any] = {}
+            if crew is not None and not worker.is_over:
+                crew.ready()
             if not worker.scores:
                 warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
                 begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
@@ -249,13 +251,19 @@ def load(
 
 def loaded(plan: Plan, folder: Path, which: str | int | None = None) -> Loaded:
     """Returns the policies of a checkpoint of a plan's run; see `load`."""
+    engine, step = loaded_engine(plan, folder, which)
+    reference = engine.models["reference"] if "reference" in plan.recipe.copies else None
+    return Loaded(plan.recipe.policy(engine.models), reference, step)
+
+
+def loaded_engine(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Engine, int]:
+    """Returns (engine, step) of a checkpoint of a plan's run; see `load`."""
     checkpoint = chosen(folder, which)
     engine = Engine(plan.recipe, plan.task.spec, plan.seed, plan.placement)
     check_base(folder, plan, engine)
     with fitting(checkpoint, folder):
         engine.restore(checkpoint.tree["loop"]["engine"])
-    reference = engine.models["reference"] if "reference" in plan.recipe.copies else None
-    return Loaded(plan.recipe.policy(engine.models), reference, checkpoint.step)
+    return engine, checkpoint.step
 
 
 def restored(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Loop, int]:

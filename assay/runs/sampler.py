@@ -9,13 +9,14 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Progress
+from assay.core.record import Draw, Experience, Progress, State
 from assay.core.slots import Scene, Task
 from assay.engine.engine import Engine
 from assay.engine.gathering import rewarded, rolled_out
@@ -74,12 +75,21 @@ class Sampler:
         self.rollout_state = recipe.rollout.init(scene)
         self.reward_states = [part.init(scene) for part in recipe.rewards]
 
+    @property
+    def actor(self) -> Any:
+        """The policy that decides."""
+        return self.engine.models[self.recipe.behaviour]
+
+    def load(self, tree: State) -> None:
+        """Takes over the weights of a version."""
+        for name in self.names:
+            self.engine.flats[name].restore(tree[name])
+
     def __call__(self, asked: Asked) -> Found:
         """Returns the rows of a piece of work; each decision has the version of the weights that sampled it."""
         if asked.version != self.version:
-            tree = self.weights.fetch(asked.version)
-            for name in self.names:
-                self.engine.flats[name].restore(tree[name])
+            self.version = -1  # what was partly loaded is no version
+            self.load(self.weights.fetch(asked.version))
             self.version = asked.version
         recipe = self.recipe.at(asked.progress)
         scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)
@@ -92,7 +102,7 @@ class Sampler:
                 )
             return rewarded(recipe, scene, self.reward_states, rows)
 
-        here = scene.given(actor=self.engine.models[recipe.behaviour], starts=asked.starts)
+        here = scene.given(actor=self.actor, starts=asked.starts)
         rows, is_rewarded = rolled_out(recipe, here, self.rollout_state, reward)
         version = torch.full(rows.mask.shape, asked.version, dtype=torch.int32)
         return Found(rows.with_columns(version=version), is_rewarded, scene.metrics)

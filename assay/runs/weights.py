@@ -109,10 +109,7 @@ class WeightFiles(Weights):
         while True:
             for path in self.folder.glob(f"{version}-*.safetensors"):
                 with suppress(OSError, SafetensorError, ValueError):  # removed, or torn, at this moment
-                    sent = path.read_bytes()
-                    if hashlib.sha256(sent).hexdigest() == path.stem.partition("-")[2]:
-                        tensors = load(sent)
-                        return decoded(tensors)
+                    return tree_of(path, path.stem.partition("-")[2])
                 wrong = "does not have the digest of its name"
             if time.monotonic() > until:
                 raise WeightsMissing(
@@ -120,6 +117,21 @@ class WeightFiles(Weights):
                     "disk, then resume."
                 )
             time.sleep(0.05)
+
+
+    def path(self, version: int) -> Path:
+        """Returns the file of a version. WeightsMissing if it is not there."""
+        for found in self.folder.glob(f"{version}-*.safetensors"):
+            return found
+        raise WeightsMissing(f"version {version} of the weights is not in {self.folder}. Look at the disk; resume.")
+
+
+def tree_of(path: Path, digest: str) -> State:
+    """Returns the tree of a file; ValueError if its sha256 is not `digest`, SafetensorError if it is another file."""
+    sent = path.read_bytes()
+    if hashlib.sha256(sent).hexdigest() != digest:
+        raise ValueError(f"{path} does not have the digest {digest[:12]}")
+    return decoded(load(sent))
 
 
 def version_of(path: Path) -> int:

@@ -7,6 +7,7 @@ embeddings, a chat template, and more ids than its tokenizer knows.
 import json
 import shutil
 import sys
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,22 +20,26 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from assay import recipes
+from assay.app.serve import Server
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need, Outcome, Score
+from assay.core.trees import difference
 from assay.engine.loop import Loop
+from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
 from assay.models.pretrained import causal as pretrained
 from assay.models.pretrained.body import PretrainedBody
 from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned
-from assay.ops import output
+from assay.ops import output, random
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
-from assay.playing.completions import complete
+from assay.playing.completions import Ends, answers, complete
 from assay.proof.laws.actor import check_actor
-from assay.runs import catalogue
+from assay.runs import catalogue, servers
+from assay.runs.serving import Service, served_policy
 from assay.sampling.stacks import stack_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
@@ -667,3 +672,21 @@ def test_bfloat16_trains_with_masters(path: str, task: PromptTask) -> None:
     gap = (narrow - own.score(batch, LOGP).logp).detach().abs().mean()
     assert narrow.dtype == torch.float32
     assert float(gap) < 0.05
+
+
+# ---------------------------------------------------------------------------------------------------- served
+def test_a_model_folder_is_served(path: str, task: PromptTask) -> None:
+    """With its own number of tokens, also where its tokenizer knows fewer; the rows are those of the model here."""
+    prompts, starts, samples = ragged(task)
+    vocabulary, seeds = task.tokenizer.vocabulary, random.hashed(Draw(3), starts, samples)
+    policy = served_policy(path)
+    with Server(Service(policy), "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        client = servers.Server(server.url, vocabulary)
+        client.check()
+        found = client.answers(prompts, starts, seeds, Ends(6, vocabulary), greedy=False)
+        server.shutdown()
+    with tuned(policy.num_parameters):
+        expected = answers(build(path, task), prompts, starts, seeds, Ends(6, vocabulary), greedy=False)
+    assert not client.is_foreign
+    assert not difference(list(found[:4]), list(expected[:4]))

@@ -51,6 +51,14 @@ def test_one_bit_of_any_coordinate_changes_half_of_the_bits() -> None:
     assert np.mean(changes) == pytest.approx(32, abs=1.5)
 
 
+@given(seed=words, path=st.lists(words, max_size=3).map(tuple))
+def test_a_hash_can_be_continued(seed: int, path: tuple[int, ...]) -> None:
+    rows, times = np.arange(3)[:, None], np.arange(4)[None]
+    whole = random.hashed(Draw(seed, path), rows, times)
+    assert np.array_equal(random.hashed_after(random.hashed(Draw(seed, path), rows), times), whole)
+    assert np.array_equal(random.as_uniform(whole), random.uniform(Draw(seed, path), rows, times))
+
+
 def test_uniform_numbers_are_open_and_even() -> None:
     for seed in range(5):
         numbers = random.uniform(Draw(seed), np.arange(100_000))

@@ -92,7 +92,7 @@ def test_bad_input_is_refused_in_one_sentence(command: str, capsys: pytest.Captu
 
 def test_every_command_is_tried_and_there_are_hundreds_of_cases() -> None:
     known = {"train", "compare", "tune", "claim", "evaluate", "export", "ablate", "check", "report", "watch", "data"}
-    assert known | {"show", "diff", "list", "resume"} <= set(groups())
+    assert known | {"serve", "show", "diff", "list", "resume"} <= set(groups())
     assert len(CASES) >= 800
     found = [getattr(import_module(name), table) for name, tables in ELSEWHERE.items() for table in tables]
     assert sum(map(len, found)) >= 180

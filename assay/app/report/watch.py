@@ -22,7 +22,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.app.report import page
 from assay.app.report.arms import COMPARISON
@@ -33,6 +33,7 @@ from assay.core.store import LOCK
 from assay.runs.folder import METRICS, SAMPLES
 
 log = logging.getLogger(__name__)
+Bound = TypeVar("Bound", bound=ThreadingHTTPServer)
 WATCHED = (METRICS, SAMPLES, CONFIG, LOCK)
 POLL_MS = 2000
 HEADERS = {
@@ -204,10 +205,15 @@ def make_server(folder: Path, host: str = "127.0.0.1", port: int = 8000, names: 
     folder = Path(folder)
     if not folder.is_dir():
         raise AssayError(f"{folder} is not a folder. Name a run folder, or a folder that contains some.")
+    return bound(lambda: Server(folder, host, port, names), host, port)
+
+
+def bound(make: Callable[[], Bound], host: str, port: int) -> Bound:
+    """Returns the server that `make` binds to an address; AssayError if it cannot."""
     if not 0 <= port < 65536:
         raise AssayError(f"--port is {port}. Use a number from 0 to 65535.")
     try:
-        return Server(folder, host, port, names)
+        return make()
     except OSError as error:
         why = error.strerror or str(error)
         raise AssayError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from assay.core.errors import AssayError
 from assay.runs.options.group import Group, option
@@ -28,10 +29,22 @@ class GatherOptions(Group):
         decisive=False,
     )
 
+    server: tuple[str, ...] = option(
+        (),
+        "sample with a server (assay serve, or vLLM) instead of gatherers; repeatable; must see the run folder",
+        metavar="URL",
+        decisive=False,
+    )
+
     @property
     def is_used(self) -> bool:
         """Whether the loop's own process does not simply sample by itself."""
-        return self.gatherers > 0 or self.pieces > 1
+        return self.num > 0 or self.pieces > 1
+
+    @property
+    def num(self) -> int:
+        """The number of samplers beside the training process."""
+        return self.gatherers or len(self.server)
 
     def check(self) -> None:
         """Raises AssayError for values out of range."""
@@ -40,14 +53,30 @@ class GatherOptions(Group):
                 raise AssayError(
                     f"--{name} is {value}. Use {f'at least {least}' if value < least else f'at most {MOST}'}."
                 )
-        if not self.gatherers:
-            for name, given in (("lag", self.lag), ("on", self.on_)):
-                if given:
-                    raise AssayError(
-                        f"--{name} is {given}, but no process samples beside the training. Add --gatherers 1."
-                    )
-        if self.gatherers > (most := self.pieces * (self.lag + 1)):
+        self.check_servers()
+        for name, given, is_there in (("lag", self.lag, self.num), ("on", self.on_, self.gatherers)):
+            if given and not is_there:
+                raise AssayError(f"--{name} is {given}, but no process samples beside the training. Add --gatherers 1.")
+        if self.num > (most := self.pieces * (self.lag + 1)):
+            what = f"--gatherers is {self.gatherers}" if self.gatherers else f"there are {self.num} servers"
             raise AssayError(
-                f"--gatherers is {self.gatherers}, but --pieces {self.pieces} and --lag {self.lag} leave work for "
-                f"{most} at a time. Add --pieces {-(-self.gatherers // (self.lag + 1))}, or use fewer."
+                f"{what}, but --pieces {self.pieces} and --lag {self.lag} leave work for {most} at a time. "
+                f"Add --pieces {-(-self.num // (self.lag + 1))}, or use fewer."
             )
+
+    def check_servers(self) -> None:
+        """Raises AssayError for addresses that cannot be servers of one run."""
+        if self.server and self.gatherers:
+            raise AssayError(f"--gatherers is {self.gatherers}, but --server samples already. Use one of the two.")
+        for url in self.server:
+            if not is_address(url) or self.server.count(url) > 1:
+                raise AssayError(f"--server is '{url}'. Use different addresses such as http://127.0.0.1:8000.")
+
+
+def is_address(url: str) -> bool:
+    """Returns whether a text is the address of an HTTP server."""
+    try:
+        at = urlsplit(url)
+        return at.scheme in ("http", "https") and bool(at.hostname) and at.port != 0
+    except ValueError:  # of a port that is no number
+        return False
