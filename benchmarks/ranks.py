@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assay.core.trees import encoded
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
@@ -25,12 +26,15 @@ from assay.runs.ranks import Team
 
 @dataclass(frozen=True)
 class Timed:
-    """Median seconds of a step and of its update, and a digest of the weights after the last one."""
+    """Median seconds of a step and of its update, a digest of the weights after the last one, and the bytes of
+    optimizer state that rank 0 keeps.
+    """
 
     ranks: int
     step: float
     update: float
     weights: int
+    state: int
 
 
 def different_characters(rows: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -54,7 +58,8 @@ def timed(ranks: int, shards: int, width: int, steps: int, num_starts: int) -> T
         seconds = [loop.step().seconds for _ in range(steps)]
     whole = statistics.median(sum(each.values()) for each in seconds)
     update = statistics.median(each["update"] for each in seconds)
-    return Timed(ranks, whole, update, digest(piece for flat in loop.engine.flats.values() for piece in flat.pieces))
+    weights = digest(piece for flat in loop.engine.flats.values() for piece in flat.pieces)
+    return Timed(ranks, whole, update, weights, encoded(loop.engine.optimizers).size)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [timed(ranks, shards, chosen.width, chosen.steps, chosen.starts) for ranks in chosen.ranks]
     for one in found:
         faster = f"{found[0].step / one.step:.2f}x a step, {found[0].update / one.update:.2f}x an update"
-        print(f"{one.ranks} ranks: {one.step:.3f} s a step, {one.update:.3f} s an update ({faster})")
+        state = f"{one.state / 1e6:.2f} MB of optimizer state"
+        print(f"{one.ranks} ranks: {one.step:.3f} s a step, {one.update:.3f} s an update ({faster}), {state}")
     same = len({one.weights for one in found}) == 1
     print("weights are equal" if same else "weights DIFFER")
     return 0 if same else 1

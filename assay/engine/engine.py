@@ -21,10 +21,12 @@ from assay.core.recipe import Copy, Recipe, Stage, united
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums, widen
 from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term
 from assay.core.spaces import Spec
+from assay.engine import slices
 from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement, arrange
 from assay.engine.shards import ALONE, Ranks, cut, summed
+from assay.engine.slices import overwrite
 from assay.engine.updates import Update
 from assay.engine.views import StageView as StageView
 from assay.engine.views import named
@@ -41,6 +43,7 @@ class Engine:
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
         self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
+        self.sliced: list[str] = []
         self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
@@ -89,8 +92,20 @@ class Engine:
             )
 
     # ------------------------------------------------------------------------------------------------ state
+    def join(self, ranks: Ranks, stages: Sequence[Stage]) -> None:
+        """Takes steps with these ranks from now on; of the states of elementwise optimizers it keeps its slices."""
+        self.ranks, self.sliced = ranks, [stage.name for stage in stages if stage.optimizer.is_elementwise]
+        for name in self.sliced:
+            self.optimizers[name] = slices.sliced(
+                self.optimizers[name], lambda flat: ranks.slice(flat, self.placement.shards)
+            )
+
+    def own_slices(self) -> State:
+        """Returns what this rank has slices of, as a part of the tree `snapshot`; it is empty without ranks."""
+        return {"optimizers": {name: slices.lists(self.optimizers[name]) for name in self.sliced}}
+
     def snapshot(self) -> State:
-        """Returns weights, optimizer states and the update count."""
+        """Returns weights, optimizer states and the update count; with ranks, this one's slices of the states."""
         return {
             "models": {name: flat.snapshot() for name, flat in self.flats.items()},
             "optimizers": self.optimizers,
@@ -307,27 +322,31 @@ class Engine:
         """Clips and steps with one flat gradient per model. A gradient that is not finite, or of a batch without any
         decision, becomes NaN everywhere, which a steady optimizer ignores; other optimizers are not called with it.
         """
-        self.clip(stage, [*gradients, *(fit.gradient for fit in fits)], result)
+        self.clip(stage, gradients, result, fits)
         if fits or not isinstance(stage.optimizer, Steady):
             result.settle()  # the host waits: these optimizers may not see NaN
             if result.is_skipped:
                 return
         with torch.no_grad():
-            state = self.optimizers[stage.name]
-            stage.optimizer.step(self.pieces(stage), gradients, result.sums, state)
+            state, shards = self.optimizers[stage.name], self.placement.shards
+            slices.step(stage.optimizer, self.pieces(stage), gradients, result.sums, state, self.ranks, shards)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
 
-    def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+    def clip(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Scales the gradients down to a global norm of `clip_norm`, in place, and records the norm before clipping."""
-        norm = torch.stack([g.norm() for g in gradients]).norm() if len(gradients) > 1 else gradients[0].norm()
+        grown = [fit.gradient for fit in fits]
+        lengths = [len(piece) for piece in self.pieces(stage)]
+        norms = slices.norms(self.ranks, gradients, lengths, self.placement.shards)
+        norms = torch.cat([norms, *(gradient.norm().view(1) for gradient in grown)])
+        norm = norms.norm() if len(norms) > 1 else norms[0]
         if result.batch is not None:
             # 0 / 0 is NaN: momentum and weight decay must not move weights without a decision. Nothing waits for it.
             norm = norm / result.batch.mask.any()
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
         scale = clip_scale(norm, stage.optimizer.clip_norm)
-        for gradient in gradients:
+        for gradient in [*gradients, *grown]:
             gradient.mul_(scale.to(gradient.dtype))
 
     @torch.no_grad()
@@ -371,17 +390,3 @@ def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
         return False
     (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
     return bool((slope[~mask] != 0).any())
-
-
-def overwrite(mine: State, saved: Mapping[str, Any]) -> None:
-    """Copies a saved state into `mine`: tensors in place, other values replaced."""
-    for name, value in saved.items():
-        if isinstance(value, Mapping):
-            overwrite(mine[name], value)
-        elif isinstance(mine.get(name), Tensor):
-            mine[name].copy_(torch.as_tensor(value))
-        elif isinstance(value, list) and value and isinstance(value[0], Tensor):
-            for place, item in zip(mine[name], value, strict=True):
-                place.copy_(item)
-        else:
-            mine[name] = value

@@ -16,6 +16,8 @@ from assay.engine.batching import units
 from assay.engine.updates import Update
 
 Item = TypeVar("Item")
+LINE = 64
+"""Slices begin at multiples of so many numbers: vector units then compute each as they do in the whole tensor."""
 
 
 class Ranks:
@@ -41,9 +43,21 @@ class Ranks:
         """Returns make() as rank 0 computes it; the other ranks do not call `make`. All ranks call it."""
         return make()
 
-    def total(self, own: list[Tensor]) -> list[Tensor]:
-        """Returns the sum of the tensors of all ranks, added as a binary tree. All ranks call it."""
+    def alike(self, own: Tensor) -> list[Tensor]:
+        """Returns the tensors of all ranks, which have one shape. All ranks call it."""
+        return [own]
+
+    def slice(self, flat: Tensor, shards: int) -> Tensor:
+        """Returns the view of a flat tensor that this rank steps: the parts `mine` of `shards`."""
+        size, mine = part_size(len(flat), shards), self.mine(shards)
+        return flat[mine.start * size : mine.stop * size]
+
+    def scattered(self, own: list[Tensor], shards: int) -> list[Tensor]:
+        """Returns this rank's slice of the sum of all ranks' tensors, added as a binary tree. All ranks call it."""
         return own
+
+    def gather(self, tensors: list[Tensor], shards: int) -> None:
+        """Copies the slice of each rank into every other's tensors. All ranks call it."""
 
 
 ALONE = Ranks()
@@ -60,6 +74,11 @@ def cut(batch: Experience, together: frozenset[str], shards: int) -> list[Experi
     place = unit * shards // (int(unit.max()) + 1)
     found = [(place == shard).nonzero().squeeze(1).to(batch.mask.device) for shard in range(shards)]
     return [batch.rows(index) if len(index) else None for index in found]
+
+
+def part_size(length: int, shards: int) -> int:
+    """Returns the numbers of a part if so many are cut into `shards` of whole lines; the last parts have fewer."""
+    return -(-length // (shards * LINE)) * LINE
 
 
 def digest(tensors: Iterable[Tensor]) -> int:
@@ -95,7 +114,8 @@ def summed(
     zeros: Callable[[], list[Tensor]],
     result: Update,
 ) -> list[Tensor]:
-    """Returns the gradient summed over all shards, [] if none has one; adds their metrics to the result in order.
+    """Returns this rank's slice of the gradient summed over all shards, [] if none has one; adds their metrics to the
+    result in order.
 
     A shard without a gradient counts as zeros, since -0 + 0 has other bits than -0 alone.
     """
@@ -114,4 +134,4 @@ def summed(
         for name, entries in sums.items():
             result.sums.setdefault(name, []).extend(entries)
         result.leaks += leaks
-    return ranks.total(total) if any(has for *_, has in everything) else []
+    return ranks.scattered(total, len(parts)) if any(has for *_, has in everything) else []

@@ -116,7 +116,7 @@ def executed(
                     loop.begin({**(data or {}), **handed})
             with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16, shards=plan.placement.shards):
                 if team.num > 1 and not worker.is_over:
-                    team.lead(plan, loop, {**(data or {}), **handed})
+                    team.lead(plan, loop, {**(data or {}), **handed}, folder)
                 run = worker.work(mode, listeners)
         except KeyboardInterrupt:
             how = "interrupted; steps after the last checkpoint will be repeated"
