@@ -25,9 +25,10 @@ from assay.engine import slices
 from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement, arrange
+from assay.engine.sharding import Sharding, check_sharded, idle_passes
 from assay.engine.shards import ALONE, Ranks, cut, summed
 from assay.engine.slices import overwrite
-from assay.engine.updates import Update
+from assay.engine.updates import Update, clip_scale, leaks
 from assay.engine.views import StageView as StageView
 from assay.engine.views import named
 from assay.engine.views import own_decisions as own_decisions
@@ -44,6 +45,7 @@ class Engine:
         recipe.check()
         self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
         self.sliced: list[str] = []
+        self.sharding: Sharding | None = None
         self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
@@ -68,6 +70,8 @@ class Engine:
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
             self.check_growth(stage, placement.ranks)
+        if placement.sharded:
+            check_sharded(recipe, self.models)
         self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0
@@ -92,9 +96,11 @@ class Engine:
             )
 
     # ------------------------------------------------------------------------------------------------ state
-    def join(self, ranks: Ranks, stages: Sequence[Stage]) -> None:
+    def join(self, ranks: Ranks, recipe: Recipe) -> None:
         """Takes steps with these ranks from now on; of the states of elementwise optimizers it keeps its slices."""
-        self.ranks, self.sliced = ranks, [stage.name for stage in stages if stage.optimizer.is_elementwise]
+        self.ranks, self.sliced = ranks, [stage.name for stage in recipe.stages if stage.optimizer.is_elementwise]
+        if self.placement.sharded:
+            self.sharding = Sharding(recipe, self.models, self.flats, ranks)
         for name in self.sliced:
             self.optimizers[name] = slices.sliced(
                 self.optimizers[name], lambda flat: ranks.slice(flat, self.placement.shards)
@@ -234,13 +240,20 @@ class Engine:
         together = frozenset(term.together for term in stage.terms if term.together is not None)
         fits: list[list[Fit]] = []
 
-        def own(part: Experience, into: Update) -> list[Tensor] | None:
-            return self.part_slopes(stage, self.micro_batches(part, together), counts, into, fits)
+        parts = cut(batch, together, self.placement.shards) if self.placement.shards > 1 else [batch]
+        passes = partial(self.micro_batches, together=together)
 
-        if self.placement.shards == 1:
-            return own(batch, result) or [], merged(fits)
-        parts = cut(batch, together, self.placement.shards)
-        return summed(self.ranks, parts, own, lambda: self.no_gradient(stage).flat, result), merged(fits)
+        def own(place: int, into: Update) -> list[Tensor] | None:
+            part = parts[place]
+            found = None if part is None else self.part_slopes(stage, passes(part), counts, into, fits)
+            for other in idle_passes(parts, place, self.ranks.num, passes) if self.sharding else ():
+                self.part_slopes(stage, [other], counts, Update(stage.name), [])
+            return found
+
+        if len(parts) == 1:
+            return own(0, result) or [], merged(fits)
+        with self.sharding.use(stage.trains) if self.sharding else contextlib.nullcontext():
+            return summed(self.ranks, len(parts), own, lambda: self.no_gradient(stage).flat, result), merged(fits)
 
     def no_gradient(self, stage: Stage) -> Gradient:
         """Returns the gradient 0 of the models that a stage trains."""
@@ -255,7 +268,8 @@ class Engine:
         fits: list[list[Fit]],
     ) -> list[Tensor] | None:
         """Returns the gradient summed over micro-batches, None if no term has one; appends to the fits."""
-        parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
+        twins = self.sharding.active if self.sharding else {}
+        parameters = [tensor for name in stage.trains for tensor in twins.get(name, self.flats[name]).tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
         total: Gradient | None = None
         for part in parts:
@@ -312,7 +326,8 @@ class Engine:
     def view(self, stage: Stage, part: Experience) -> StageView:
         """Returns the view of the stage's terms on one micro-batch."""
         needs = stage.needs | {Need.HIDDEN} if self.lends(stage) else stage.needs
-        return StageView(self.models, part, needs, self.draw.at(self.updates))
+        models = self.sharding.models(self.models) if self.sharding else self.models
+        return StageView(models, part, needs, self.draw.at(self.updates))
 
     def lends(self, stage: Stage) -> bool:
         """Returns whether a stage trains the actor and a critic on its hidden states."""
@@ -372,21 +387,3 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
-
-
-def clip_scale(norm: Tensor, limit: float) -> Tensor:
-    """Returns the factor for a gradient of this norm: min(1, limit / norm), 1 if the limit is 0; NaN if the norm is
-    not finite.
-
-    Computed on the device: checking a norm on the host would wait for the device at every update. In float64, so that
-    limit / norm has one rounding when it becomes float32.
-    """
-    return torch.where(norm.isfinite(), ((limit or torch.inf) / norm.double()).clamp(max=1.0), torch.nan)
-
-
-def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
-    """Returns whether the loss has a gradient at masked decisions."""
-    if not loss.requires_grad or not logp.requires_grad:
-        return False
-    (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
-    return bool((slope[~mask] != 0).any())

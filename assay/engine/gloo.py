@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -109,6 +110,8 @@ class Gloo(Ranks):
                 self.store.set("over", "")
         self.closed.set()
         self.thread.join(SILENCE)
+        if "devices" in vars(self):
+            distributed().destroy_process_group()
 
     # ------------------------------------------------------------------------------------------------ exchanges
     def meet(self, digest: Callable[[], int]) -> None:
@@ -178,6 +181,22 @@ class Gloo(Ranks):
             (mine,) = tree_sum([one] for one in slices.split(size // self.num)) if size else (slices,)
             found.append(mine[: len(self.slice(flat, shards))])
         return found
+
+    def fill(self, output: Tensor, own: Tensor) -> None:
+        """Fills the output with the tensors of all ranks."""
+        self.wait(self.group._allgather_base(output.view(torch.uint8), own.view(torch.uint8)))
+
+    @cached_property
+    def devices(self) -> Any:
+        """The ranks as a mesh of devices; makes them the default group of torch.distributed in this process."""
+        c10d, store = distributed(), self.store.clone()
+        store.set_timeout(CONNECT)
+        c10d.init_process_group("gloo", store=c10d.PrefixStore("mesh", store), rank=self.rank, world_size=self.num)
+        return c10d.init_device_mesh("cpu", (self.num,))
+
+    def mesh(self) -> Any:
+        """Returns the mesh, which is made when it is first asked for."""
+        return self.devices
 
     def gather(self, tensors: list[Tensor], shards: int) -> None:
         """Copies the slice of each rank into every other's tensors."""

@@ -56,6 +56,14 @@ class Ranks:
         """Returns this rank's slice of the sum of all ranks' tensors, added as a binary tree. All ranks call it."""
         return own
 
+    def fill(self, output: Tensor, own: Tensor) -> None:
+        """Fills the output with the tensors of all ranks, which have one shape. All ranks call it."""
+        output.copy_(own)
+
+    def mesh(self) -> Any:
+        """Returns the ranks as FSDP2 needs them; one process has no use for it."""
+        raise NotImplementedError
+
     def gather(self, tensors: list[Tensor], shards: int) -> None:
         """Copies the slice of each rank into every other's tensors. All ranks call it."""
 
@@ -109,8 +117,8 @@ def tree_sum(parts: Iterable[list[Tensor]]) -> list[Tensor]:
 
 def summed(
     ranks: Ranks,
-    parts: Sequence[Experience | None],
-    slopes: Callable[[Experience, Update], list[Tensor] | None],
+    shards: int,
+    slopes: Callable[[int, Update], list[Tensor] | None],
     zeros: Callable[[], list[Tensor]],
     result: Update,
 ) -> list[Tensor]:
@@ -122,9 +130,9 @@ def summed(
     own: list[tuple[Any, list[str], bool]] = []
 
     def each() -> Iterable[list[Tensor]]:
-        for place in ranks.mine(len(parts)):
-            part, into = parts[place], Update(result.stage)
-            found = None if part is None else slopes(part, into)
+        for place in ranks.mine(shards):
+            into = Update(result.stage)
+            found = slopes(place, into)
             own.append((into.sums, into.leaks, found is not None))
             yield zeros() if found is None else found
 
@@ -134,4 +142,4 @@ def summed(
         for name, entries in sums.items():
             result.sums.setdefault(name, []).extend(entries)
         result.leaks += leaks
-    return ranks.scattered(total, len(parts)) if any(has for *_, has in everything) else []
+    return ranks.scattered(total, shards) if any(has for *_, has in everything) else []

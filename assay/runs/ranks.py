@@ -130,7 +130,7 @@ class Team:
         lock = "" if where is None else store.holder(where)
         opening = Opening(tuple(plan.code), sent, handed, loop.snapshot(), threads, where, lock)
         self.ranks.told(lambda: opening)
-        loop.engine.join(self.ranks, plan.recipe.stages)
+        loop.engine.join(self.ranks, plan.recipe)
 
     def __enter__(self) -> Team:
         return self
@@ -239,7 +239,7 @@ def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
     if order.handed:
         loop.begin(order.handed)
     loop.restore(order.state)
-    loop.engine.join(ranks, plan.recipe.stages)
+    loop.engine.join(ranks, plan.recipe)
     size = sum(flat.num_parameters for flat in loop.engine.flats.values())
     threads.enter_context(tuned(size, order.threads, bfloat16=loop.engine.bfloat16))
     return loop

@@ -208,7 +208,8 @@ def resume(
     """
     plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)
     if ranks is not None:
-        plan = replace(plan, placement=replace(plan.placement, ranks=ranks))
+        sharded = plan.placement.sharded and ranks > 1
+        plan = replace(plan, placement=replace(plan.placement, ranks=ranks, sharded=sharded))
         check_shards(plan.placement)
     return execute(plan, Path(folder), mode=mode, callbacks=callbacks, sinks=sinks)
 

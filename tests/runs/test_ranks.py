@@ -31,6 +31,7 @@ from assay.engine.shards import ALONE
 from assay.parts.rewards.function import FromFunction
 from assay.proof.panel import small
 from assay.runs import catalogue
+from assay.runs.checks import check_shards
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
 from assay.runs.ranks import Opening, Team, opened, written
@@ -95,6 +96,44 @@ def test_the_number_of_ranks_changes_no_bit(team: Team, method: str, task: str, 
     with tuned(0):
         team.lead(plan, together, {})
         assert store.difference(alone(method, task), trained(together, tmp_path)) == []
+
+
+@pytest.mark.parametrize(("method", "rows"), [("grpo", 2), ("ppo", 0), ("dpo", 0)])
+def test_layers_under_fsdp_change_no_bit(team: Team, method: str, rows: int, tmp_path: Path) -> None:
+    plan = plan_of(method, "addition-1", team.num)
+    if method == "grpo":  # nine rows in four shards: ranks have other numbers of micro-batches
+        plan = replace(plan, recipe=plan.recipe.set("rollout.num_starts", 3).set("rollout.group_size", 3))
+    where = replace(plan.placement, micro_batch=rows)
+    one, several = (replace(plan, placement=replace(where, **how)) for how in ({"ranks": 1}, {"sharded": True}))
+    together = loop_of(several)
+    with tuned(0):
+        team.lead(several, together, {})
+        assert store.difference(trained(loop_of(one), tmp_path / "one"), trained(together, tmp_path)) == []
+
+
+def test_whole_weights_have_no_memory_while_gradients_are_computed(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("grpo", "addition-1", team.num)
+    plan = replace(plan, placement=replace(plan.placement, sharded=True))
+    loop = loop_of(plan)
+    team.lead(plan, loop, {})
+    assert loop.engine.sharding is not None
+    twin, flat, seen = loop.engine.sharding.twins["actor"], loop.engine.flats["actor"], []
+    give, size = twin.give, flat.values.nbytes
+    layers = sum(own.nbytes for name, own in flat.snapshot().items() if ".blocks." in name)
+
+    def held() -> tuple[int, int]:
+        return flat.values.untyped_storage().nbytes(), sum(storage.nbytes() for storage, _ in twin.memory)
+
+    def noted() -> None:
+        seen.append(held())
+        give()
+
+    monkeypatch.setattr(twin, "give", noted)
+    loop.step()
+    assert set(seen) == {(0, size - layers + layers // team.num)}
+    assert held() == (size, 0)
 
 
 def bytes_of(state: Any) -> int:
@@ -211,6 +250,13 @@ def test_what_ranks_cannot_do_is_refused() -> None:
         AssayError, match=r"ranks is 3 and shards is 4: the ranks must divide the shards. Use --ranks 4"
     ):
         plan_of("grpo", "addition-1", 3)
+    with pytest.raises(AssayError, match="--sharded splits layers among ranks, and there is one"):
+        check_shards(Placement(sharded=True))
+    with pytest.raises(AssayError, match="--sharded was not tried together with --recompute"):
+        check_shards(Placement(shards=2, ranks=2, sharded=True, recompute=True))
+    plan = plan_of("dqn", "cartpole", 2)
+    with pytest.raises(AssayError, match="no trained model has layers in a row"):
+        loop_of(replace(plan, placement=replace(plan.placement, sharded=True)))
     with pytest.raises(
         AssayError, match=r"'actor' is a model that grows; it cannot be trained by ranks. Use --ranks 1"
     ):
