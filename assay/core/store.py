@@ -309,7 +309,8 @@ def _temporary(target: Path, family: str) -> Iterator[Path]:
         for name in filter(None, map(leftover.fullmatch, os.listdir(target.parent))):
             is_ours = name["host"] in (None, here[:9])  # without a host: of an earlier version
             if is_ours and (int(name["pid"]) == os.getpid() or not os.path.exists(f"/proc/{name['pid']}")):
-                _remove(target.with_name(name[0]))
+                with suppress(FileNotFoundError):  # another rank of this run removes it too
+                    _remove(target.with_name(name[0]))
         yield temp
     except BaseException as error:
         with suppress(OSError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,7 @@ class Twin:
         for name, layer in layers_of(self.model).items():
             sharded = fully_shard(layer, mesh=ranks.mesh(), reshard_after_forward=True)
             sharded.set_requires_gradient_sync(False)
-            sharded.set_custom_all_gather(Gathered(ranks))
+            sharded.set_custom_all_gather(cast(Any, Gathered(ranks)))
             sharded.unshard()  # what modules compute with from now on: the same tensors after each gathering
             self.leaves |= {f"{name}.{own}": tensor for own, tensor in layer.named_parameters()}
             sharded.reshard()

@@ -112,9 +112,10 @@ def export_weights(policy: Any, target: Path) -> None:
         raise AssayError(f"a policy of type {type(policy).__name__} has no weights of its own. Export without --dcp")
     if target.exists():
         raise AssayError(f"{target} exists already. Use a new folder")
-    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that there is one process, which is so
         state: dict[str, Any] = dict(policy.state_dict())
-        checkpoint.save(state, storage_writer=checkpoint.FileSystemWriter(target), no_dist=True)
+        save(state, storage_writer=FileSystemWriter(target), no_dist=True)

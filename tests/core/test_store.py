@@ -514,6 +514,24 @@ def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
         store.write_json(path, {"a": object()})  # type: ignore[dict-item]
 
 
+def test_slices_of_ranks_are_joined_and_verified(tmp_path: Path) -> None:
+    numbers = torch.arange(7.0)
+    slices = [store.save_slice(tmp_path, 4, {"of": {"x": [numbers[cut]]}}) for cut in (slice(3, 6), slice(6, 7))]
+    assert store.load(tmp_path) is None
+    store.save(tmp_path, 4, {"of": {"x": [numbers[:3]], "n": 1}}, facts={}, slices=slices)
+    assert names(tmp_path) == ["step-00000004"]
+    assert store.difference(loaded(tmp_path).tree, {"of": {"x": [numbers], "n": 1}}) == []
+    file = tmp_path / "step-00000004" / "slice-002.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(store.CheckpointError, match=r"slice-002\.safetensors has sha256"):
+        store.load(tmp_path)
+    file.unlink()
+    with pytest.raises(store.CheckpointError, match=r"slice-002\.safetensors is missing"):
+        store.load(tmp_path)
+
+
 # The lock
 
 
