@@ -15,9 +15,10 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task, TextTask
 from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
+from assay.engine.dcp import export_weights
 from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
 from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
-from assay.models.exported import export_policy, export_weights
+from assay.models.exported import export_policy
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
