@@ -139,6 +139,8 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     export.add_argument("target", type=Path, help=text)
     add_checkpoint_option(export)
     export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")
+    text = "write the weights as a folder of torch.distributed.checkpoint"
+    export.add_argument("--dcp", action="store_true", help=text)
     for one in (evaluate, export):
         add_code_option(one)
 

@@ -43,6 +43,8 @@ def add_placement_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--shards", type=int, default=1, metavar="N", help=text)
     text = "processes that share the shards; same result (default: 1)"
     one.add_argument("--ranks", type=int, default=1, metavar="N", help=text)
+    text = "split layers among the ranks while gradients are computed (FSDP2): less memory, slower, same result"
+    one.add_argument("--sharded", action="store_true", help=text)
     one.add_argument("--recompute", action="store_true", help="gradient checkpointing: less memory, slower")
     one.add_argument(
         "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"

@@ -15,6 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task, TextTask
 from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
+from assay.engine.dcp import export_weights
 from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
 from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.models.exported import export_policy
@@ -216,7 +217,11 @@ def export(options: argparse.Namespace) -> int:
     from assay.models.pretrained.transformers import export as write
 
     policy, plan, step = load(options.folder, options.checkpoint, accept_changed_code=options.accept_changed_code)
-    if isinstance(plan.task.spec.action, Vocabulary):
+    if options.dcp and options.merge:
+        raise AssayError("--dcp writes the weights of a run as they are, and --merge changes them. Remove one of them.")
+    if options.dcp:
+        export_weights(policy, options.target)
+    elif isinstance(plan.task.spec.action, Vocabulary):
         write(policy, plan.recipe.actor, options.target, merge=options.merge)
     elif options.merge:
         raise AssayError("--merge merges the LoRA adapter of a language model; a control policy has none. Remove it.")

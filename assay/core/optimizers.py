@@ -25,6 +25,7 @@ class Adam(Optimizer):
     """
 
     is_steady: ClassVar[bool] = True
+    is_elementwise: ClassVar[bool] = True
     learning_rate: float | Schedule = 3e-4
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
@@ -89,6 +90,11 @@ class Traced(Optimizer):
         """The learning rate of the inner optimizer."""
         return self.inner.learning_rate
 
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether the inner optimizer is; the traces are."""
+        return self.inner.is_elementwise
+
     def init(self, values: Sequence[Tensor]) -> State:
         """Returns zero traces and the inner optimizer's state."""
         return {"trace": [torch.zeros_like(each) for each in values], "inner": self.inner.init(values)}
@@ -137,6 +143,7 @@ class ObGD(Optimizer):
 class Descent(Optimizer):
     """p <- p - learning_rate * g. At rate 1, with g = p - mean, one step sets p to that mean."""
 
+    is_elementwise: ClassVar[bool] = True
     learning_rate: float | Schedule = 1.0
     clip_norm: float = 0.0
 
@@ -153,6 +160,7 @@ class Averaging(Optimizer):
     k is the metric `samples` of the update. The first samples replace the initial p.
     """
 
+    is_elementwise: ClassVar[bool] = True
     learning_rate: float | Schedule = 1.0
     clip_norm: ClassVar[float] = 0.0
 

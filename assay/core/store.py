@@ -6,6 +6,8 @@ values. A checkpoint is a folder `step-00000042` of these files, none of them a 
     tensors.safetensors   every tensor and array, readable by any safetensors reader
     frozen.safetensors    those that never change (reference models), if there are any: one file, which is a hard link
                           in all checkpoints, so that it is written once
+    slice-001.safetensors further slices of some of these arrays, one file for each rank after the first that holds
+                          them; loading joins them to the first ones, so that any number of ranks reads them
     state.json            the tree, with {"$": [kind, name]} where an array stood
     manifest.json         format, step, size and sha256 of the files, the caller's facts, and its own sha256
 
@@ -15,25 +17,28 @@ saved again is `step-00000042.1` until the old one is gone. Loading verifies; go
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-import stat
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 
 from assay.core.digests import Digest, file_digest
 from assay.core.errors import AssayError
+from assay.core.locks import LOCK as LOCK
+from assay.core.locks import RunLocked as RunLocked
+from assay.core.locks import holder as holder
+from assay.core.locks import is_locked as is_locked
+from assay.core.locks import lock as lock
+from assay.core.locks import open_own as open_own
 from assay.core.trees import DTYPES as DTYPES
 from assay.core.trees import JSON as JSON
 from assay.core.trees import Encoded, decode, encode, encoded, tensor_blocks
@@ -41,21 +46,15 @@ from assay.core.trees import Tree as Tree
 from assay.core.trees import difference as difference
 
 FORMAT, CHUNK = 1, 1 << 20
-TENSORS, STATE, MANIFEST, LOCK = "tensors.safetensors", "state.json", "manifest.json", "run.lock"
+TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 FROZEN = "frozen.safetensors"
+SLICE = re.compile(r"slice-\d{3,}\.safetensors")
 STEP_NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError)
-PROBE = 0.1
-"""Seconds for which a lock is tried again: a reader that asks whether a folder is locked holds it for an instant."""
-_held: set[int] = set()  # the lock files this process has open
 
 
 class CheckpointError(AssayError):
     """A checkpoint could not be saved, or none could be loaded; the message is one sentence that names the path."""
-
-
-class RunLocked(AssayError):
-    """Another process holds the run folder; the message says which, since when, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,22 @@ class Checkpoint:
     skipped: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Slice:
+    """A file of slices that a rank has written, which `save` moves into the checkpoint; its size and sha256."""
+
+    path: Path
+    entry: Mapping[str, Any]
+
+
+def save_slice(folder: Path, step: int, tree: Tree) -> Slice:
+    """Writes the arrays of a tree into a temporary file beside the checkpoints: this rank's slices of those that have
+    the same paths in the tree that rank 0 saves.
+    """
+    with _temporary(Path(folder) / f"step-{step:08d}.slice", "step-.*") as temp:
+        return Slice(temp, _write_file(temp, tensor_blocks(encoded(tree).tensors)))
+
+
 def save(
     folder: Path,
     step: int,
@@ -78,10 +93,12 @@ def save(
     keep: int = 2,
     besides: Collection[int] = (),
     frozen: Sequence[str] = (),
+    slices: Sequence[Slice] = (),
 ) -> Path:
     """Saves the tree as the newest checkpoint of the folder, then prunes to the newest `keep` complete ones and those
     of the steps `besides`. Arrays below the paths `frozen` are linked from an earlier checkpoint that has the same.
-    A tree that cannot be stored raises TypeError or ValueError naming the place, before the disk is touched.
+    `slices` are those of the other ranks, in their order. A tree that cannot be stored raises TypeError or ValueError
+    naming the place, before the disk is touched.
     A full or failing disk raises CheckpointError; partial files are removed, complete checkpoints stay intact.
     """
     if type(step) is not int or step < 0 or keep < 1:
@@ -97,6 +114,9 @@ def save(
         contents["files"] = {TENSORS: tensors, STATE: _write_file(temp / STATE, [ready.state])}
         if still:
             contents["files"][FROZEN] = _linked_file(temp / FROZEN, still, _listing(plain.parent))
+        for place, one in enumerate(slices, 1):
+            os.rename(one.path, temp / f"slice-{place:03d}.safetensors")
+            contents["files"][f"slice-{place:03d}.safetensors"] = dict(one.entry)
         _write_file(temp / MANIFEST, [json.dumps(contents | {"sha256": _digest(contents)}, indent=1).encode()])
         _sync_folder(temp)
         listing = _listing(plain.parent)
@@ -190,9 +210,11 @@ def load_path(path: Path) -> Checkpoint:
             if sha256 != expected:
                 raise CheckpointError(f"{path / name} has sha256 {sha256[:16]}, its manifest says {expected[:16]}")
         tensors: dict[str, Any] = {}
-        for name in sorted(set(manifest["files"]) - {STATE}):
+        for name in sorted(set(manifest["files"]) - {STATE}, key=lambda name: (bool(SLICE.fullmatch(name)), name)):
             with safe_open(path / name, framework="pt") as stored:
-                tensors |= {each: stored.get_tensor(each).clone() for each in stored.keys()}  # noqa: SIM118
+                for each in stored.keys():  # noqa: SIM118
+                    found = stored.get_tensor(each)
+                    tensors[each] = torch.cat([tensors[each], found]) if SLICE.fullmatch(name) else found.clone()
         return Checkpoint(manifest["step"], decode(json.loads((path / STATE).read_bytes()), tensors), manifest, path)
     except UNREADABLE as error:
         raise CheckpointError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
@@ -210,7 +232,8 @@ def _read_manifest(path: Path) -> Any:
         raise CheckpointError(f"{file} does not match its own sha256")
     if name and int(name[1]) != encoded["step"]:
         raise CheckpointError(f"{file} is of step {encoded['step']}, but its folder is named {path.name}")
-    if not {TENSORS, STATE} <= set(encoded["files"]) <= {TENSORS, STATE, FROZEN}:
+    names = {name for name in encoded["files"] if not SLICE.fullmatch(name)}
+    if not {TENSORS, STATE} <= names <= {TENSORS, STATE, FROZEN}:
         raise CheckpointError(f"{file} names other files than a checkpoint has")
     for part in (path / name for name in encoded["files"]):
         if not part.is_file():
@@ -286,7 +309,8 @@ def _temporary(target: Path, family: str) -> Iterator[Path]:
         for name in filter(None, map(leftover.fullmatch, os.listdir(target.parent))):
             is_ours = name["host"] in (None, here[:9])  # without a host: of an earlier version
             if is_ours and (int(name["pid"]) == os.getpid() or not os.path.exists(f"/proc/{name['pid']}")):
-                _remove(target.with_name(name[0]))
+                with suppress(FileNotFoundError):  # another rank of this run removes it too
+                    _remove(target.with_name(name[0]))
         yield temp
     except BaseException as error:
         with suppress(OSError):
@@ -304,80 +328,3 @@ def _owner() -> str:
 
 def _remove(path: Path) -> None:
     (shutil.rmtree if path.is_dir() and not path.is_symlink() else os.unlink)(path)
-
-
-@contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Locks the run folder, into which one process at a time may save; raises RunLocked if it is locked.
-    An flock, so the kernel releases it when the process dies for any reason; forked workers do not inherit it.
-    """
-    path = Path(folder) / LOCK
-    os.makedirs(path.parent, exist_ok=True)
-    descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
-    _held.add(descriptor)
-    try:
-        if not _locks(descriptor, PROBE):
-            holder = os.pread(descriptor, 1000, 0).decode(errors="replace") or "a process that has only just started"
-            raise RunLocked(f"{folder} is in use by {holder}. Wait for it, stop it, or choose another folder")
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%F %T')}".encode())
-        yield
-    finally:
-        _release_locks(descriptor)
-
-
-def _locks(descriptor: int, patience: float) -> bool:
-    """Takes the lock, or returns false if another process holds it for `patience` seconds: `is_locked` holds it for an
-    instant.
-    """
-    until = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(PROBE / 10)
-        else:
-            return True
-
-
-def is_locked(folder: Path) -> bool:
-    """Returns whether a process on this machine holds the run folder: asks the kernel, not the text of the file."""
-    try:
-        descriptor = os.open(Path(folder) / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def open_own(path: Path, flags: int) -> int:
-    """Opens a file of a run for writing; AssayError if it is a symbolic link or no plain file, so that a folder that
-    was received from elsewhere cannot write outside itself.
-    """
-    try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise AssayError(f"{path} is a symbolic link or no plain file. Remove it; nothing was written") from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise AssayError(f"{path} is not a plain file. Remove it; nothing was written")
-    return descriptor
-
-
-def _release_locks(*descriptors: int) -> None:
-    """Closes these lock files, or all; skips those that a forked child has closed already."""
-    for descriptor in set(descriptors or _held) & _held:
-        _held.discard(descriptor)
-        os.close(descriptor)
-
-
-os.register_at_fork(after_in_child=_release_locks)

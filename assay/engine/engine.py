@@ -21,11 +21,14 @@ from assay.core.recipe import Copy, Recipe, Stage, united
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums, widen
 from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term
 from assay.core.spaces import Spec
+from assay.engine import slices
 from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement, arrange
+from assay.engine.sharding import Sharding, check_sharded, idle_passes
 from assay.engine.shards import ALONE, Ranks, cut, summed
-from assay.engine.updates import Update
+from assay.engine.slices import overwrite
+from assay.engine.updates import Update, clip_scale, leaks
 from assay.engine.views import StageView as StageView
 from assay.engine.views import named
 from assay.engine.views import own_decisions as own_decisions
@@ -41,6 +44,8 @@ class Engine:
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
         self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
+        self.sliced: list[str] = []
+        self.sharding: Sharding | None = None
         self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
@@ -65,6 +70,8 @@ class Engine:
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
             self.check_growth(stage, placement.ranks)
+        if placement.sharded:
+            check_sharded(recipe, self.models)
         self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0
@@ -89,8 +96,22 @@ class Engine:
             )
 
     # ------------------------------------------------------------------------------------------------ state
+    def join(self, ranks: Ranks, recipe: Recipe) -> None:
+        """Takes steps with these ranks from now on; of the states of elementwise optimizers it keeps its slices."""
+        self.ranks, self.sliced = ranks, [stage.name for stage in recipe.stages if stage.optimizer.is_elementwise]
+        if self.placement.sharded:
+            self.sharding = Sharding(recipe, self.models, self.flats, ranks)
+        for name in self.sliced:
+            self.optimizers[name] = slices.sliced(
+                self.optimizers[name], lambda flat: ranks.slice(flat, self.placement.shards)
+            )
+
+    def own_slices(self) -> State:
+        """Returns what this rank has slices of, as a part of the tree `snapshot`; it is empty without ranks."""
+        return {"optimizers": {name: slices.lists(self.optimizers[name]) for name in self.sliced}}
+
     def snapshot(self) -> State:
-        """Returns weights, optimizer states and the update count."""
+        """Returns weights, optimizer states and the update count; with ranks, this one's slices of the states."""
         return {
             "models": {name: flat.snapshot() for name, flat in self.flats.items()},
             "optimizers": self.optimizers,
@@ -219,13 +240,20 @@ class Engine:
         together = frozenset(term.together for term in stage.terms if term.together is not None)
         fits: list[list[Fit]] = []
 
-        def own(part: Experience, into: Update) -> list[Tensor] | None:
-            return self.part_slopes(stage, self.micro_batches(part, together), counts, into, fits)
+        parts = cut(batch, together, self.placement.shards) if self.placement.shards > 1 else [batch]
+        passes = partial(self.micro_batches, together=together)
 
-        if self.placement.shards == 1:
-            return own(batch, result) or [], merged(fits)
-        parts = cut(batch, together, self.placement.shards)
-        return summed(self.ranks, parts, own, lambda: self.no_gradient(stage).flat, result), merged(fits)
+        def own(place: int, into: Update) -> list[Tensor] | None:
+            part = parts[place]
+            found = None if part is None else self.part_slopes(stage, passes(part), counts, into, fits)
+            for other in idle_passes(parts, place, self.ranks.num, passes) if self.sharding else ():
+                self.part_slopes(stage, [other], counts, Update(stage.name), [])
+            return found
+
+        if len(parts) == 1:
+            return own(0, result) or [], merged(fits)
+        with self.sharding.use(stage.trains) if self.sharding else contextlib.nullcontext():
+            return summed(self.ranks, len(parts), own, lambda: self.no_gradient(stage).flat, result), merged(fits)
 
     def no_gradient(self, stage: Stage) -> Gradient:
         """Returns the gradient 0 of the models that a stage trains."""
@@ -240,7 +268,8 @@ class Engine:
         fits: list[list[Fit]],
     ) -> list[Tensor] | None:
         """Returns the gradient summed over micro-batches, None if no term has one; appends to the fits."""
-        parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
+        twins = self.sharding.active if self.sharding else {}
+        parameters = [tensor for name in stage.trains for tensor in twins.get(name, self.flats[name]).tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
         total: Gradient | None = None
         for part in parts:
@@ -297,7 +326,8 @@ class Engine:
     def view(self, stage: Stage, part: Experience) -> StageView:
         """Returns the view of the stage's terms on one micro-batch."""
         needs = stage.needs | {Need.HIDDEN} if self.lends(stage) else stage.needs
-        return StageView(self.models, part, needs, self.draw.at(self.updates))
+        models = self.sharding.models(self.models) if self.sharding else self.models
+        return StageView(models, part, needs, self.draw.at(self.updates))
 
     def lends(self, stage: Stage) -> bool:
         """Returns whether a stage trains the actor and a critic on its hidden states."""
@@ -307,27 +337,31 @@ class Engine:
         """Clips and steps with one flat gradient per model. A gradient that is not finite, or of a batch without any
         decision, becomes NaN everywhere, which a steady optimizer ignores; other optimizers are not called with it.
         """
-        self.clip(stage, [*gradients, *(fit.gradient for fit in fits)], result)
+        self.clip(stage, gradients, result, fits)
         if fits or not isinstance(stage.optimizer, Steady):
             result.settle()  # the host waits: these optimizers may not see NaN
             if result.is_skipped:
                 return
         with torch.no_grad():
-            state = self.optimizers[stage.name]
-            stage.optimizer.step(self.pieces(stage), gradients, result.sums, state)
+            state, shards = self.optimizers[stage.name], self.placement.shards
+            slices.step(stage.optimizer, self.pieces(stage), gradients, result.sums, state, self.ranks, shards)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
 
-    def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+    def clip(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Scales the gradients down to a global norm of `clip_norm`, in place, and records the norm before clipping."""
-        norm = torch.stack([g.norm() for g in gradients]).norm() if len(gradients) > 1 else gradients[0].norm()
+        grown = [fit.gradient for fit in fits]
+        lengths = [len(piece) for piece in self.pieces(stage)]
+        norms = slices.norms(self.ranks, gradients, lengths, self.placement.shards)
+        norms = torch.cat([norms, *(gradient.norm().view(1) for gradient in grown)])
+        norm = norms.norm() if len(norms) > 1 else norms[0]
         if result.batch is not None:
             # 0 / 0 is NaN: momentum and weight decay must not move weights without a decision. Nothing waits for it.
             norm = norm / result.batch.mask.any()
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
         scale = clip_scale(norm, stage.optimizer.clip_norm)
-        for gradient in gradients:
+        for gradient in [*gradients, *grown]:
             gradient.mul_(scale.to(gradient.dtype))
 
     @torch.no_grad()
@@ -353,35 +387,3 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
-
-
-def clip_scale(norm: Tensor, limit: float) -> Tensor:
-    """Returns the factor for a gradient of this norm: min(1, limit / norm), 1 if the limit is 0; NaN if the norm is
-    not finite.
-
-    Computed on the device: checking a norm on the host would wait for the device at every update. In float64, so that
-    limit / norm has one rounding when it becomes float32.
-    """
-    return torch.where(norm.isfinite(), ((limit or torch.inf) / norm.double()).clamp(max=1.0), torch.nan)
-
-
-def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
-    """Returns whether the loss has a gradient at masked decisions."""
-    if not loss.requires_grad or not logp.requires_grad:
-        return False
-    (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
-    return bool((slope[~mask] != 0).any())
-
-
-def overwrite(mine: State, saved: Mapping[str, Any]) -> None:
-    """Copies a saved state into `mine`: tensors in place, other values replaced."""
-    for name, value in saved.items():
-        if isinstance(value, Mapping):
-            overwrite(mine[name], value)
-        elif isinstance(mine.get(name), Tensor):
-            mine[name].copy_(torch.as_tensor(value))
-        elif isinstance(value, list) and value and isinstance(value[0], Tensor):
-            for place, item in zip(mine[name], value, strict=True):
-                place.copy_(item)
-        else:
-            mine[name] = value

@@ -32,7 +32,12 @@ class Flat:
         self.pieces = [joined([own.detach() for own in self.tensors if own.dtype == kind], device) for kind in kinds]
         self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
         self.keeping = {name: module for name, module in model.named_modules() if isinstance(module, Keeping)}
-        for tensor, place in zip(self.tensors, self.split(*self.pieces), strict=True):
+        self.place(self.pieces)
+
+    def place(self, pieces: list[Tensor]) -> None:
+        """Makes flat tensors that are laid out as `pieces` the memory of the parameters."""
+        self.pieces = pieces
+        for tensor, place in zip(self.tensors, self.split(*pieces), strict=True):
             tensor.data = place  # through .data the parameter stays the same leaf for modules and autograd
 
     @property

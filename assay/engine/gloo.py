@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.engine.shards import Item, Ranks, tree_sum
+from assay.engine.shards import Item, Ranks, part_size, tree_sum
 
 BEAT, SILENCE = 1.0, 20.0
 """Seconds between two beats of a rank, and without a beat until it counts as lost."""
@@ -109,6 +110,8 @@ class Gloo(Ranks):
                 self.store.set("over", "")
         self.closed.set()
         self.thread.join(SILENCE)
+        if "devices" in vars(self):
+            distributed().destroy_process_group()
 
     # ------------------------------------------------------------------------------------------------ exchanges
     def meet(self, digest: Callable[[], int]) -> None:
@@ -138,11 +141,12 @@ class Gloo(Ranks):
             ]
         return [item for part in parts for item in unpacked(part)]
 
-    def frames(self, own: Tensor, size: int) -> list[Tensor]:
-        """Returns the bytes of every rank, each padded to `size`."""
-        found = torch.empty(self.num * size, dtype=torch.uint8)
-        self.wait(self.group._allgather_base(found, torch.nn.functional.pad(own, (0, size - len(own)))))
-        return list(found.split(size))
+    def frames(self, own: Tensor, size: int) -> Tensor:
+        """Returns the bytes of every rank in a row, padded to `size`."""
+        found = torch.empty(self.num, size, dtype=torch.uint8)
+        sent = torch.nn.functional.pad(own, (0, size - len(own)))
+        self.wait(self.group._allgather_base(found.view(-1), sent))
+        return found
 
     def told(self, make: Callable[[], Item]) -> Item:
         """Returns make() as rank 0 computes it."""
@@ -162,18 +166,43 @@ class Gloo(Ranks):
         options.rootRank, options.rootTensor = 0, 0
         return options
 
-    def total(self, own: list[Tensor]) -> list[Tensor]:
-        """Returns the sum over all ranks: each rank adds one slice of every tensor, then slices are exchanged."""
+    def alike(self, own: Tensor) -> list[Tensor]:
+        """Returns the tensors of all ranks, which have one shape."""
+        return [one.view(own.dtype) for one in self.frames(own.view(torch.uint8), own.nbytes)]
+
+    def scattered(self, own: list[Tensor], shards: int) -> list[Tensor]:
+        """Returns this rank's slice of the sum over all ranks: each adds one slice of every tensor."""
         found = []
         for flat in own:
-            size = -(-len(flat) // self.num)
-            sent = torch.nn.functional.pad(flat, (0, size * self.num - len(flat)))
-            slices, whole = torch.empty_like(sent), torch.empty_like(sent)
+            size = part_size(len(flat), shards) * shards
+            sent = torch.nn.functional.pad(flat, (0, size - len(flat)))
+            slices = torch.empty_like(sent)
             self.wait(self.group.alltoall_base(slices, sent, [], []))
-            (mine,) = tree_sum([one] for one in slices.split(size)) if size else (slices,)
-            self.wait(self.group._allgather_base(whole, mine))
-            found.append(whole[: len(flat)])
+            (mine,) = tree_sum([one] for one in slices.split(size // self.num)) if size else (slices,)
+            found.append(mine[: len(self.slice(flat, shards))])
         return found
+
+    def fill(self, output: Tensor, own: Tensor) -> None:
+        """Fills the output with the tensors of all ranks."""
+        self.wait(self.group._allgather_base(output.view(torch.uint8), own.view(torch.uint8)))
+
+    @cached_property
+    def devices(self) -> Any:
+        """The ranks as a mesh of devices; makes them the default group of torch.distributed in this process."""
+        c10d, store = distributed(), self.store.clone()
+        store.set_timeout(CONNECT)
+        c10d.init_process_group("gloo", store=c10d.PrefixStore("mesh", store), rank=self.rank, world_size=self.num)
+        return c10d.init_device_mesh("cpu", (self.num,))
+
+    def mesh(self) -> Any:
+        """Returns the mesh, which is made when it is first asked for."""
+        return self.devices
+
+    def gather(self, tensors: list[Tensor], shards: int) -> None:
+        """Copies the slice of each rank into every other's tensors."""
+        for flat in tensors:
+            own, size = self.slice(flat, shards).view(torch.uint8), part_size(len(flat), shards) * shards // self.num
+            flat.view(torch.uint8).copy_(self.frames(own, size * flat.itemsize).view(-1)[: flat.nbytes])
 
 
 def distributed() -> Any:

@@ -245,7 +245,9 @@ class Loop:
 
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:
-        """Returns the whole state of the run, as a tree of plain values."""
+        """Returns the whole state of the run, as a tree of plain values; with ranks, this one's slices of optimizers'
+        states.
+        """
         return {
             "engine": self.engine.snapshot(),
             "states": frozen(self.states),

@@ -29,7 +29,8 @@ class Placement:
 
     `shards`: a batch is sampled and learned in so many parts, a power of two; each part adds up in its own order, and
     parts are added as a fixed binary tree. It decides rounding, so it belongs to a run's settings. `ranks`: processes
-    that share the parts; it divides `shards` and changes no bit.
+    that share the parts; it divides `shards` and changes no bit. `sharded`: layers of trained models are split among
+    the ranks while gradients are computed.
     """
 
     device: str = "cpu"
@@ -41,6 +42,12 @@ class Placement:
     packed: bool | None = None
     shards: int = 1
     ranks: int = 1
+    sharded: bool = False
+
+    @property
+    def processes(self) -> dict[str, int | bool]:
+        """What is not default of the settings that change no bit of a run."""
+        return {**({"ranks": self.ranks} if self.ranks > 1 else {}), **({"sharded": True} if self.sharded else {})}
 
     @property
     def is_on_gpu(self) -> bool:

@@ -16,6 +16,8 @@ from assay.engine.batching import units
 from assay.engine.updates import Update
 
 Item = TypeVar("Item")
+LINE = 64
+"""Slices begin at multiples of so many numbers: vector units then compute each as they do in the whole tensor."""
 
 
 class Ranks:
@@ -41,9 +43,29 @@ class Ranks:
         """Returns make() as rank 0 computes it; the other ranks do not call `make`. All ranks call it."""
         return make()
 
-    def total(self, own: list[Tensor]) -> list[Tensor]:
-        """Returns the sum of the tensors of all ranks, added as a binary tree. All ranks call it."""
+    def alike(self, own: Tensor) -> list[Tensor]:
+        """Returns the tensors of all ranks, which have one shape. All ranks call it."""
+        return [own]
+
+    def slice(self, flat: Tensor, shards: int) -> Tensor:
+        """Returns the view of a flat tensor that this rank steps: the parts `mine` of `shards`."""
+        size, mine = part_size(len(flat), shards), self.mine(shards)
+        return flat[mine.start * size : mine.stop * size]
+
+    def scattered(self, own: list[Tensor], shards: int) -> list[Tensor]:
+        """Returns this rank's slice of the sum of all ranks' tensors, added as a binary tree. All ranks call it."""
         return own
+
+    def fill(self, output: Tensor, own: Tensor) -> None:
+        """Fills the output with the tensors of all ranks, which have one shape. All ranks call it."""
+        output.copy_(own)
+
+    def mesh(self) -> Any:
+        """Returns the ranks as FSDP2 needs them; one process has no use for it."""
+        raise NotImplementedError
+
+    def gather(self, tensors: list[Tensor], shards: int) -> None:
+        """Copies the slice of each rank into every other's tensors. All ranks call it."""
 
 
 ALONE = Ranks()
@@ -60,6 +82,11 @@ def cut(batch: Experience, together: frozenset[str], shards: int) -> list[Experi
     place = unit * shards // (int(unit.max()) + 1)
     found = [(place == shard).nonzero().squeeze(1).to(batch.mask.device) for shard in range(shards)]
     return [batch.rows(index) if len(index) else None for index in found]
+
+
+def part_size(length: int, shards: int) -> int:
+    """Returns the numbers of a part if so many are cut into `shards` of whole lines; the last parts have fewer."""
+    return -(-length // (shards * LINE)) * LINE
 
 
 def digest(tensors: Iterable[Tensor]) -> int:
@@ -90,21 +117,22 @@ def tree_sum(parts: Iterable[list[Tensor]]) -> list[Tensor]:
 
 def summed(
     ranks: Ranks,
-    parts: Sequence[Experience | None],
-    slopes: Callable[[Experience, Update], list[Tensor] | None],
+    shards: int,
+    slopes: Callable[[int, Update], list[Tensor] | None],
     zeros: Callable[[], list[Tensor]],
     result: Update,
 ) -> list[Tensor]:
-    """Returns the gradient summed over all shards, [] if none has one; adds their metrics to the result in order.
+    """Returns this rank's slice of the gradient summed over all shards, [] if none has one; adds their metrics to the
+    result in order.
 
     A shard without a gradient counts as zeros, since -0 + 0 has other bits than -0 alone.
     """
     own: list[tuple[Any, list[str], bool]] = []
 
     def each() -> Iterable[list[Tensor]]:
-        for place in ranks.mine(len(parts)):
-            part, into = parts[place], Update(result.stage)
-            found = None if part is None else slopes(part, into)
+        for place in ranks.mine(shards):
+            into = Update(result.stage)
+            found = slopes(place, into)
             own.append((into.sums, into.leaks, found is not None))
             yield zeros() if found is None else found
 
@@ -114,4 +142,4 @@ def summed(
         for name, entries in sums.items():
             result.sums.setdefault(name, []).extend(entries)
         result.leaks += leaks
-    return ranks.total(total) if any(has for *_, has in everything) else []
+    return ranks.scattered(total, shards) if any(has for *_, has in everything) else []

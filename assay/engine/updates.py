@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from assay.core.record import Experience, Sums
 
@@ -52,3 +53,21 @@ def origin_of_fault(batch: Experience, sums: Sums) -> str:
     ]
     found = [*columns, *losses]
     return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"
+
+
+def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
+    """Returns whether the loss has a gradient at masked decisions."""
+    if not loss.requires_grad or not logp.requires_grad:
+        return False
+    (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return bool((slope[~mask] != 0).any())
+
+
+def clip_scale(norm: Tensor, limit: float) -> Tensor:
+    """Returns the factor for a gradient of this norm: min(1, limit / norm), 1 if the limit is 0; NaN if the norm is
+    not finite.
+
+    Computed on the device: checking a norm on the host would wait for the device at every update. In float64, so that
+    limit / norm has one rounding when it becomes float32.
+    """
+    return torch.where(norm.isfinite(), ((limit or torch.inf) / norm.double()).clamp(max=1.0), torch.nan)

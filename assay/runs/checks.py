@@ -187,3 +187,9 @@ def check_shards(placement: Placement) -> None:
         raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {fix}.")
     if ranks > 1 and placement.is_on_gpu:
         raise AssayError(f"ranks is {ranks}, but ranks share work on CPUs only so far. Use --ranks 1 or --device cpu.")
+    if placement.sharded:
+        wrong = [name for name in ("precision", "recompute", "compiled") if getattr(placement, name)]
+        if ranks == 1:
+            raise AssayError("--sharded splits layers among ranks, and there is one. Use --ranks 2 or more.")
+        if wrong:
+            raise AssayError(f"--sharded was not tried together with --{wrong[0]}. Remove one of them.")

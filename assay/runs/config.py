@@ -13,6 +13,7 @@ from assay.core import store
 from assay.core.errors import AssayError
 
 MORE: dict[str, Any] = {"tokens": 0, "recompute": False, "compiled": False, "shards": 1}
+PROCESSES: dict[str, Any] = {"ranks": 1, "sharded": False}
 """Fields of a placement that config.json holds only if they differ from these defaults."""
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -36,6 +37,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "more_steps": lambda value: type(value) is int and value >= 0,
     "shards": lambda value: type(value) is int,
     "ranks": lambda value: type(value) is int,
+    "sharded": lambda value: type(value) is bool,
 }
 """Fields that config.json may have, and whether a value is one that a run writes."""
 
@@ -75,7 +77,7 @@ def precision_of(name: str) -> torch.dtype | None:
 def differing(folder: Path, config: Mapping[str, Any]) -> str:
     """Returns where the config of a plan differs from the one in a run folder."""
     ignored = (
-        "fingerprint", "machine", "assay", "save_every", "cadence", "more_steps", "ranks", "base_files",
+        "fingerprint", "machine", "assay", "save_every", "cadence", "more_steps", "ranks", "sharded", "base_files",
         "accepted_code",
     )  # fmt: skip
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}

@@ -27,7 +27,7 @@ from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
 from assay.runs.checks import check_placement, check_rows, check_values, checked_seed, checked_steps, checked_warmup
-from assay.runs.config import MORE, precision_of, read_config
+from assay.runs.config import MORE, PROCESSES, precision_of, read_config
 from assay.runs.gather_checks import check_gathering
 from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
@@ -128,7 +128,7 @@ class Plan:
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
-            **({"ranks": self.placement.ranks} if self.placement.ranks > 1 else {}),
+            **self.placement.processes,
             "assay": __version__,
             **({"more_steps": self.more_steps} if self.more_steps else {}),
             **({"cadence": cadence} if (cadence := self.options.record(decisive=False)) else {}),
@@ -344,6 +344,7 @@ def repeat_command(plan: Plan) -> str:
     words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
     words += ["--shards", plan.placement.shards] if plan.placement.shards > 1 else []
     words += ["--ranks", plan.placement.ranks] if plan.placement.ranks > 1 else []
+    words += ["--sharded"] * plan.placement.sharded
     words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
     words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
@@ -387,8 +388,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
             config["device"],
             config["micro_batch"],
             precision_of(config["precision"]),
-            **{name: config.get(name, default) for name, default in MORE.items()},
-            ranks=config.get("ranks", 1),
+            **{name: config.get(name, default) for name, default in (MORE | PROCESSES).items()},
         ),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],

@@ -1,7 +1,8 @@
 """The ranks of a run: processes that this one starts, or those of torchrun.
 
 Rank 0 is the process of the command: it writes the folder, evaluates and prints. The others are told which run to open,
-with its state, and then to take a step, until the run ends. They keep nothing, so a run resumes on any number of ranks.
+with its state, and then to take a step or to save their slices, until the run ends. All that they know is in the
+checkpoints, so a run resumes on any number of ranks.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, joined
@@ -44,6 +47,16 @@ class Opening:
     handed: Mapping[str, Any]
     state: State
     threads: int
+    folder: Path | None = None
+    lock: str = ""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """The other ranks are to write their slices of optimizer states beside the checkpoints of this folder."""
+
+    folder: Path
+    step: int
 
 
 @dataclass(frozen=True)
@@ -104,15 +117,20 @@ class Team:
             else:
                 raise RankLost(ending(child, answer))
 
-    def lead(self, plan: Plan, loop: Loop, handed: Mapping[str, Any]) -> None:
-        """Opens the run on all ranks in the state of `loop`, which from now on steps with them."""
+    def lead(self, plan: Plan, loop: Loop, handed: Mapping[str, Any], folder: Path | None = None) -> None:
+        """Opens the run on all ranks in the state of `loop`, which from now on steps with them; `folder` is the run's,
+        which this process has locked.
+        """
         try:
             sent = pickle.dumps(plan)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise AssayError(f"this run cannot be sent to other processes ({error}). Use --ranks 1") from error
         threads = torch.get_num_threads()
-        self.ranks.told(lambda: Opening(tuple(plan.code), sent, handed, loop.snapshot(), threads))
-        loop.engine.ranks = self.ranks
+        where = None if folder is None else folder.resolve()
+        lock = "" if where is None else store.holder(where)
+        opening = Opening(tuple(plan.code), sent, handed, loop.snapshot(), threads, where, lock)
+        self.ranks.told(lambda: opening)
+        loop.engine.join(self.ranks, plan.recipe)
 
     def __enter__(self) -> Team:
         return self
@@ -201,11 +219,19 @@ def follow(ranks: Gloo, received: Callable[[], int]) -> None:
                 loop = opened(order, ranks, threads)
             else:
                 assert loop is not None, "a run is opened before its first step"
-                loop.step()
+                if isinstance(order, Saving):
+                    ranks.shared([store.save_slice(order.folder, order.step, slices_of(loop))])
+                else:
+                    loop.step()
 
 
 def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
     """Returns the loop of a run in the state that rank 0 sent, and sets threads as they are there."""
+    if order.folder is not None and store.holder(order.folder) != order.lock:
+        raise AssayError(
+            f"rank {ranks.rank} does not see the run folder {order.folder} of rank 0, into which it writes its part of "
+            "a checkpoint. Use a folder that all machines share"
+        )
     for source in order.sources:
         load(source)
     plan: Plan = pickle.loads(order.plan)
@@ -213,10 +239,25 @@ def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
     if order.handed:
         loop.begin(order.handed)
     loop.restore(order.state)
-    loop.engine.ranks = ranks
+    loop.engine.join(ranks, plan.recipe)
     size = sum(flat.num_parameters for flat in loop.engine.flats.values())
     threads.enter_context(tuned(size, order.threads, bfloat16=loop.engine.bfloat16))
     return loop
+
+
+# ---------------------------------------------------------------------------------------------------- checkpoints
+def slices_of(loop: Loop) -> State:
+    """Returns this rank's slices, as a part of the tree that a checkpoint holds."""
+    return {"loop": {"engine": loop.engine.own_slices()}}
+
+
+def written(loop: Loop, folder: Path) -> list[store.Slice]:
+    """Returns the files into which all other ranks have written their slices; rank 0 calls it."""
+    ranks = loop.engine.ranks
+    if ranks.num == 1:
+        return []
+    ranks.told(lambda: Saving(folder.resolve(), loop.progress.step))
+    return ranks.shared([])
 
 
 # ---------------------------------------------------------------------------------------------------- torchrun

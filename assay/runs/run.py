@@ -118,7 +118,7 @@ def executed(
                     loop.begin({**(data or {}), **handed})
             with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16, shards=plan.placement.shards):
                 if team.num > 1 and not worker.is_over:
-                    team.lead(plan, loop, {**(data or {}), **handed})
+                    team.lead(plan, loop, {**(data or {}), **handed}, folder)
                 run = worker.work(mode, listeners)
         except KeyboardInterrupt:
             how = "interrupted; steps after the last checkpoint will be repeated"
@@ -210,7 +210,8 @@ def resume(
     """
     plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)
     if ranks is not None:
-        plan = replace(plan, placement=replace(plan.placement, ranks=ranks))
+        sharded = plan.placement.sharded and ranks > 1
+        plan = replace(plan, placement=replace(plan.placement, ranks=ranks, sharded=sharded))
         check_shards(plan.placement)
     return execute(plan, Path(folder), mode=mode, callbacks=callbacks, sinks=sinks)
 

@@ -78,14 +78,23 @@ class Saver:
         # The next step is assumed to take as long as this one: what is lost stays below the bound.
         return passed >= self.spacing or passed + seconds > max(self.seconds, LONGEST)
 
-    def save(self, step: int, tree: Tree, *, facts: Mapping[str, store.JSON], besides: Collection[int] = ()) -> None:
-        """Copies the tree and returns while it is being written; waits for the previous one first.
+    def save(
+        self,
+        step: int,
+        tree: Tree,
+        *,
+        facts: Mapping[str, store.JSON],
+        besides: Collection[int] = (),
+        written: Callable[[], Sequence[store.Slice]] = tuple,
+    ) -> None:
+        """Copies the tree and returns while it is being written; waits for the previous one first, and for the slices
+        that the other ranks have `written`.
 
         If the copy would take more than half of the free memory, the tree is written before the call returns.
         """
         self.wait()
         begin = self.clock()
-        ready, room = encoded(tree), available_memory()
+        ready, room, slices = encoded(tree), available_memory(), written()
         in_background = room is None or ready.size < room // 2
         if in_background:
             ready = self.copied(ready)
@@ -93,7 +102,10 @@ class Saver:
 
         def write() -> None:
             try:
-                store.save(self.folder, step, ready, facts=facts, keep=self.keep, besides=besides, frozen=self.frozen)
+                kept, still = self.keep, self.frozen
+                store.save(
+                    self.folder, step, ready, facts=facts, keep=kept, besides=besides, frozen=still, slices=slices
+                )
                 self.written, self.cost = step, self.clock() - begin
             except BaseException as error:
                 self.errors.append(error)

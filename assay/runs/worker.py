@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,7 @@ from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
 from assay.runs.own.running import try_rewards
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
+from assay.runs.ranks import written
 from assay.runs.result import Run
 from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
@@ -141,6 +143,7 @@ class Worker:
             tree,
             facts=facts | {"torch": str(torch.__version__)},
             besides=() if best is None else (best,),
+            written=partial(written, self.loop, self.saver.folder),
         )
         self.count("save", time.perf_counter() - begin)
 
@@ -152,6 +155,7 @@ class Worker:
         plan, size = self.plan, encoded(self.loop.snapshot()).size
         expected = estimates(plan.recipe, plan.task.spec, plan.steps, plan.placement.device)
         size += sum(each.bytes for each in expected if each.path.endswith(".capacity")) * (self.saver.newest is None)
+        size += encoded(self.loop.engine.own_slices()).size * (self.loop.engine.ranks.num - 1)
         self.saver.start(size)
         return self.saver.check_disk(size, int(plan.options.cadence.best))
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from assay.app.cli import main
+from assay.core import store
 from assay.runs.run import load
 from tests.optional import Optional
 
@@ -123,3 +124,20 @@ def test_an_adapter_is_exported_with_the_temperature_of_its_policy(
     for folder in ("adapter", "whole"):
         config = json.loads((tmp_path / folder / "generation_config.json").read_text())
         assert (config["temperature"], config["do_sample"]) == (0.5, True)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_weights_are_exported_for_distributed_checkpoints(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torch.distributed import checkpoint
+
+    assert answered(capsys, "export", str(run), str(tmp_path / "dcp"), "--dcp")[0] == 0
+    wanted = load(run)[0].state_dict()
+    found = {name: torch.zeros_like(tensor) for name, tensor in wanted.items()}
+    checkpoint.load(found, storage_reader=checkpoint.FileSystemReader(tmp_path / "dcp"), no_dist=True)
+    assert store.difference(found, dict(wanted)) == []
+    for words, error in (([], "exists already. Use a new folder"), (["--merge"], "Remove one of them")):
+        code, _, said = answered(capsys, "export", str(run), str(tmp_path / "dcp"), "--dcp", *words)
+        assert code
+        assert error in said

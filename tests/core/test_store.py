@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.core import store
+from assay.core import locks, store
 from tests.crash import power_cut
 from tests.crash.kill_points import changes
 from tests.crash.scenarios import CHUNK, SCENARIOS
@@ -513,6 +514,24 @@ def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
         store.write_json(path, {"a": object()})  # type: ignore[dict-item]
 
 
+def test_slices_of_ranks_are_joined_and_verified(tmp_path: Path) -> None:
+    numbers = torch.arange(7.0)
+    slices = [store.save_slice(tmp_path, 4, {"of": {"x": [numbers[cut]]}}) for cut in (slice(3, 6), slice(6, 7))]
+    assert store.load(tmp_path) is None
+    store.save(tmp_path, 4, {"of": {"x": [numbers[:3]], "n": 1}}, facts={}, slices=slices)
+    assert names(tmp_path) == ["step-00000004"]
+    assert store.difference(loaded(tmp_path).tree, {"of": {"x": [numbers], "n": 1}}) == []
+    file = tmp_path / "step-00000004" / "slice-002.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(store.CheckpointError, match=r"slice-002\.safetensors has sha256"):
+        store.load(tmp_path)
+    file.unlink()
+    with pytest.raises(store.CheckpointError, match=r"slice-002\.safetensors is missing"):
+        store.load(tmp_path)
+
+
 # The lock
 
 
@@ -541,7 +560,38 @@ def test_a_lock_is_held_until_its_block_ends(tmp_path: Path) -> None:
             pass
     with pytest.raises(BlockingIOError, match="mine"), store.lock(tmp_path / "run"):
         raise BlockingIOError("mine")
-    assert not store._held
+    assert not locks._held
+    assert (tmp_path / "run" / store.LOCK).read_text() == ""
+
+
+ELSEWHERE = "process {pid} on {host} since 2026-01-01 00:00:00 (boot 0b5c)"
+
+
+@pytest.mark.parametrize("host", ["elsewhere", os.uname().nodename])
+def test_a_lock_of_another_machine_or_boot_is_judged_by_its_heartbeat(host: str, tmp_path: Path) -> None:
+    file = tmp_path / store.LOCK
+    for pid in (os.getpid(), 2**22 + 1):  # alive and dead on this machine, which says nothing
+        file.write_text(ELSEWHERE.format(pid=pid, host=host))
+        assert store.is_locked(tmp_path)
+        wanted = rf"in use by process {pid} on {host} .* the folder is free 60 s after its end"
+        with pytest.raises(store.RunLocked, match=wanted), store.lock(tmp_path):
+            pass
+        os.utime(file, (0, time.time() - locks.SILENCE - 1))
+        assert not store.is_locked(tmp_path)
+        with store.lock(tmp_path):
+            assert f"process {os.getpid()} on" in file.read_text()
+        assert names(tmp_path) == [store.LOCK]
+
+
+def test_a_lock_has_a_heartbeat_while_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "BEAT", 0.01)
+    file = tmp_path / store.LOCK
+    with store.lock(tmp_path):
+        os.utime(file, (0, 0))
+        until = time.monotonic() + 10
+        while file.stat().st_mtime < 1 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert file.stat().st_mtime > time.time() - 60
 
 
 # Failing disks

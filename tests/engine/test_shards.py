@@ -12,6 +12,7 @@ from assay.core.record import Experience
 from assay.engine.gathering import joined
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
+from assay.engine.sharding import idle_passes
 from assay.engine.shards import cut, tree_sum
 from assay.proof.panel import small
 from assay.runs import catalogue
@@ -26,6 +27,18 @@ def test_units_stay_whole_and_every_row_is_in_one_shard() -> None:
     assert groups == [{5}, {1}, {8}, {3}]
     assert torch.cat([part.extra["row"] for part in parts if part is not None]).tolist() == list(range(12))
     assert [part is None for part in cut(batch.rows(slice(0, 2)), frozenset(), 4)] == [False, True, False, True]
+
+
+def test_ranks_with_fewer_micro_batches_take_idle_passes() -> None:
+    rows = tokens()
+    parts = [rows.rows(slice(0, 5)), None, rows.rows(slice(5, 6)), rows.rows(slice(6, 9))]
+
+    def two_rows(part: Experience) -> list[Experience]:
+        return [part.rows(slice(first, first + 2)) for first in range(0, len(part), 2)]
+
+    idle = [len(list(idle_passes(parts, place, 2, two_rows))) for place in range(4)]
+    assert idle == [0, 2, 2, 0]  # rounds: 3 and 1 micro-batches, then 0 and 2
+    assert [len(list(idle_passes(parts, place, 4, two_rows))) for place in range(4)] == [0, 3, 2, 1]
 
 
 def test_a_batch_without_rows_is_the_first_shard() -> None:

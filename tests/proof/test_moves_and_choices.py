@@ -95,6 +95,10 @@ class Momentum(Optimizer):
     def is_steady(self) -> bool:
         return True
 
+    @property
+    def is_elementwise(self) -> bool:
+        return True
+
     def init(self, values: Sequence[Tensor]) -> State:
         return {"mean": [torch.zeros_like(each) for each in values]}
 
@@ -109,6 +113,8 @@ class Momentum(Optimizer):
         for value, gradient, mean in zip(values, gradients, kept, strict=True):
             mean.mul_(0.9).add_(gradient.to(mean.dtype), alpha=0.1)
             rate = 0.0 if self.mistake == "moves" else self.learning_rate
+            if self.mistake == "slices":
+                rate /= float(gradient.abs().sum())
             if self.mistake == "repeats":
                 rate *= float(torch.rand(()))
             value.sub_((mean * rate).to(value.dtype))
@@ -122,7 +128,7 @@ class Unsaved:
     means: ClassVar[list[Tensor]] = []
 
 
-OPTIMIZERS = ("declared", "moves", "still", "repeats", "resumes", "steady")
+OPTIMIZERS = ("declared", "moves", "still", "repeats", "resumes", "steady", "slices")
 
 
 @pytest.mark.parametrize("law", OPTIMIZERS)

@@ -8,9 +8,11 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,17 +21,20 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import State
+from assay.core.trees import encoded
 from assay.engine import gloo
 from assay.engine.gloo import RankLost
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
+from assay.engine.shards import ALONE
 from assay.parts.rewards.function import FromFunction
 from assay.proof.panel import small
 from assay.runs import catalogue
+from assay.runs.checks import check_shards
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
-from assay.runs.ranks import Team
+from assay.runs.ranks import Opening, Team, opened, written
 from assay.runs.run import execute
 from assay.runs.signals import Stopped
 from assay.runs.worker import Callback
@@ -38,7 +43,7 @@ SHARDS, STEPS = 4, 2
 RECIPES = [
     ("grpo", "addition-1"), ("rloo", "addition-1"), ("dapo", "addition-1"), ("ppo", "addition-1"),
     ("dpo", "addition-1"), ("grpo", "prisoners-dilemma-tokens"), ("ppo", "cartpole"),
-    ("dqn", "cartpole"), ("sac", "pendulum"), ("iql", "pendulum"),
+    ("dqn", "cartpole"), ("sac", "pendulum"), ("iql", "pendulum"), ("stream-x", "cartpole"),
 ]  # fmt: skip
 
 
@@ -64,10 +69,13 @@ def loop_of(plan: Plan) -> Loop:
     return Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
 
 
-def trained(loop: Loop) -> State:
-    """The whole state after some steps, and the metrics of each."""
+def trained(loop: Loop, folder: Path) -> State:
+    """The whole state after some steps, as all ranks have saved it, and the metrics of each."""
     metrics = [dict(loop.step().metrics) for _ in range(STEPS)]
-    return {**loop.snapshot(), "metrics": metrics}
+    slices = written(loop, folder)
+    assert len(slices) == loop.engine.ranks.num - 1
+    saved = store.save(folder, STEPS, {"loop": loop.snapshot()}, facts={}, slices=slices)
+    return {**store.load_path(saved).tree["loop"], "metrics": metrics}
 
 
 @cache
@@ -75,18 +83,69 @@ def alone(method: str, task: str) -> State:
     """What one process trains; its actor has moved."""
     loop = loop_of(plan_of(method, task))
     begun = loop.engine.flats["actor"].values.clone()
-    found = trained(loop)
+    with TemporaryDirectory() as folder:
+        found = trained(loop, Path(folder))
     assert not torch.equal(loop.engine.flats["actor"].values, begun)
     return found
 
 
 @pytest.mark.parametrize(("method", "task"), RECIPES)
-def test_the_number_of_ranks_changes_no_bit(team: Team, method: str, task: str) -> None:
+def test_the_number_of_ranks_changes_no_bit(team: Team, method: str, task: str, tmp_path: Path) -> None:
     plan = plan_of(method, task, team.num)
     together = loop_of(plan)
     with tuned(0):
         team.lead(plan, together, {})
-        assert store.difference(alone(method, task), trained(together)) == []
+        assert store.difference(alone(method, task), trained(together, tmp_path)) == []
+
+
+@pytest.mark.parametrize(("method", "rows"), [("grpo", 2), ("ppo", 0), ("dpo", 0)])
+def test_layers_under_fsdp_change_no_bit(team: Team, method: str, rows: int, tmp_path: Path) -> None:
+    plan = plan_of(method, "addition-1", team.num)
+    if method == "grpo":  # nine rows in four shards: ranks have other numbers of micro-batches
+        plan = replace(plan, recipe=plan.recipe.set("rollout.num_starts", 3).set("rollout.group_size", 3))
+    where = replace(plan.placement, micro_batch=rows)
+    one, several = (replace(plan, placement=replace(where, **how)) for how in ({"ranks": 1}, {"sharded": True}))
+    together = loop_of(several)
+    with tuned(0):
+        team.lead(several, together, {})
+        assert store.difference(trained(loop_of(one), tmp_path / "one"), trained(together, tmp_path)) == []
+
+
+def test_whole_weights_have_no_memory_while_gradients_are_computed(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("grpo", "addition-1", team.num)
+    plan = replace(plan, placement=replace(plan.placement, sharded=True))
+    loop = loop_of(plan)
+    team.lead(plan, loop, {})
+    assert loop.engine.sharding is not None
+    twin, flat, seen = loop.engine.sharding.twins["actor"], loop.engine.flats["actor"], []
+    give, size = twin.give, flat.values.nbytes
+    layers = sum(own.nbytes for name, own in flat.snapshot().items() if ".blocks." in name)
+
+    def held() -> tuple[int, int]:
+        return flat.values.untyped_storage().nbytes(), sum(storage.nbytes() for storage, _ in twin.memory)
+
+    def noted() -> None:
+        seen.append(held())
+        give()
+
+    monkeypatch.setattr(twin, "give", noted)
+    loop.step()
+    assert set(seen) == {(0, size - layers + layers // team.num)}
+    assert held() == (size, 0)
+
+
+def bytes_of(state: Any) -> int:
+    return encoded(state).size
+
+
+def test_each_rank_keeps_its_slice_of_the_optimizer_state(team: Team) -> None:
+    plan = plan_of("grpo", "addition-1", team.num)
+    loop = loop_of(plan)
+    whole = bytes_of(loop.engine.optimizers)
+    team.lead(plan, loop, {})
+    assert whole / team.num < bytes_of(loop.engine.optimizers) < 1.2 * whole / team.num
 
 
 # ---------------------------------------------------------------------------------------------------- failures
@@ -191,7 +250,20 @@ def test_what_ranks_cannot_do_is_refused() -> None:
         AssayError, match=r"ranks is 3 and shards is 4: the ranks must divide the shards. Use --ranks 4"
     ):
         plan_of("grpo", "addition-1", 3)
+    with pytest.raises(AssayError, match="--sharded splits layers among ranks, and there is one"):
+        check_shards(Placement(sharded=True))
+    with pytest.raises(AssayError, match="--sharded was not tried together with --recompute"):
+        check_shards(Placement(shards=2, ranks=2, sharded=True, recompute=True))
+    plan = plan_of("dqn", "cartpole", 2)
+    with pytest.raises(AssayError, match="no trained model has layers in a row"):
+        loop_of(replace(plan, placement=replace(plan.placement, sharded=True)))
     with pytest.raises(
         AssayError, match=r"'actor' is a model that grows; it cannot be trained by ranks. Use --ranks 1"
     ):
         loop_of(plan_of("gbrl", "cartpole", 2))
+
+
+def test_a_rank_that_does_not_see_the_run_folder_is_refused(tmp_path: Path) -> None:
+    opening = Opening((), b"", {}, {}, 1, tmp_path, "process 1 on another machine")
+    with pytest.raises(AssayError, match=r"rank 0 does not see the run folder .* Use a folder that all machines share"):
+        opened(opening, ALONE, ExitStack())

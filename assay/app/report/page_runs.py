@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,7 +34,6 @@ NOT_SETTINGS = (
     "cadence",
 )
 LARGEST_CONFIG = 64 * 2**20
-FRESH = 120.0  # seconds within which a run on another machine must have written to count as running
 
 
 @dataclass
@@ -70,7 +68,7 @@ class Run:
         """Returns finished, running or stopped."""
         if self.journal.steps and (self.journal.ended or (self.steps is not None and self.step >= self.steps)):
             return "finished"
-        return "running" if is_held(self.folder) else "stopped"
+        return "running" if is_locked(self.folder) else "stopped"
 
     @property
     def reason(self) -> str:
@@ -151,19 +149,6 @@ def in_words(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
-def is_held(folder: Path) -> bool:
-    """Returns whether a process holds the folder's lock; on another machine, whether it has written lately."""
-    try:
-        with open_regular(folder / LOCK) as file:
-            text = file.read(1000).decode(errors="replace")
-        found = re.fullmatch(r"process \d{1,9} on (\S+) since .*", text.strip())
-        if found and found[1] != os.uname().nodename:
-            return time.time() - (folder / METRICS).stat().st_mtime < FRESH
-    except OSError:
-        return False
-    return is_locked(folder)
-
-
 # ---------------------------------------------------------------------------------------------------- reading
 class Reader:
     """Reads one run folder, and reads on when it has grown; what has not changed is not read again."""
@@ -182,7 +167,7 @@ class Reader:
     def read(self) -> Run:
         """Returns the run as it is now."""
         config, journal = signature(self.folder / CONFIG), signature(self.folder / METRICS)
-        now = config, journal, is_held(self.folder)
+        now = config, journal, is_locked(self.folder)
         if self.run is not None and now == self.seen:
             return self.run
         if self.seen is None or self.seen[0] != config:

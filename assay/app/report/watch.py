@@ -27,14 +27,14 @@ from typing import Any, TypeVar
 from assay.app.report import page
 from assay.app.report.arms import COMPARISON
 from assay.app.report.journal import signature
-from assay.app.report.page_runs import CONFIG, below, is_held
+from assay.app.report.page_runs import CONFIG, below
 from assay.core.errors import AssayError
-from assay.core.store import LOCK
+from assay.core.store import is_locked
 from assay.runs.folder import METRICS, SAMPLES
 
 log = logging.getLogger(__name__)
 Bound = TypeVar("Bound", bound=ThreadingHTTPServer)
-WATCHED = (METRICS, SAMPLES, CONFIG, LOCK)
+WATCHED = (METRICS, SAMPLES, CONFIG)
 POLL_MS = 2000
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -61,7 +61,7 @@ class Source:
         """Returns name, size and time of every file that the page shows, and which runs are locked."""
         found: list[tuple[object, ...]] = [signature(self.folder / COMPARISON)]
         for run in below(self.folder):
-            found.append((str(run), is_held(run)))
+            found.append((str(run), is_locked(run)))
             for name in WATCHED:
                 found.append((str(run / name), *signature(run / name)))
         return found

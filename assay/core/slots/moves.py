@@ -39,6 +39,14 @@ class Optimizer(Protocol):
     def clip_norm(self) -> float:
         """The global norm to which gradients are clipped before a step; 0 means no clipping."""
 
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each number is updated by its own gradient and state alone, so that ranks may each step a slice.
+
+        Lists in the state then have one tensor for each value, of its layout; the rest is the same for all slices.
+        """
+        return False
+
     def init(self, values: Sequence[Tensor]) -> State:
         """Returns the state at the start of a run, for these flat tensors of parameters; by default none."""
         return {}

@@ -25,11 +25,12 @@ from assay.core.recipe import Recipe, Stage
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums
 from assay.core.settings import has_schedule
 from assay.core.slots import Annotation, Term
-from assay.engine.engine import Engine, StageView, clip_scale
+from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
+from assay.engine.shards import Ranks
 from assay.engine.stacked.flat import StackedFlat, stacked, unstacked
 from assay.engine.stacked.graphs import Columns, Replays, columns_of, record_of
-from assay.engine.updates import Update
+from assay.engine.updates import Update, clip_scale
 from assay.ops import random_torch
 
 ALONE = "Run its seeds one by one (assay train --seeds)."
@@ -79,6 +80,7 @@ class StackedEngine(Engine):
     # Not Engine.__init__: nothing is built or drawn here, all state comes from the engines.
     def __init__(self, recipe: Recipe, engines: Sequence[Engine], placement: Placement, graphs: bool = True) -> None:
         check(recipe, engines, placement)
+        self.ranks, self.sharding = Ranks(), None
         self.engines, self.placement, self.at_once, self.shared = engines, placement, 0, frozenset()
         self.seeds = tuple(engine.draw.seed for engine in engines)
         self.holder = Holder(engines[0].models).to(placement.device).requires_grad_(False)
@@ -202,7 +204,7 @@ class StackedEngine(Engine):
         metrics = torch.stack([number.detach().double() for number in numbers])
         return {"metrics": metrics, **{f"gradient.{place}": gradient for place, gradient in enumerate(gradients)}}
 
-    def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+    def clip(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Does nothing: `slopes` has clipped already, inside its graph."""
 
     def clip_each(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:

@@ -68,6 +68,8 @@ def rotate(heads: Tensor, turn: Tensor) -> Tensor:
 class Trunk(nn.Module):
     """Maps tokens [B, T] to hidden states [B, T, width]; `pack_to` as in `Transformer`."""
 
+    has_layers_in_a_row = True
+
     def __init__(self, vocabulary: Vocabulary, width: int, num_layers: int, num_heads: int, pack_to: int = 0) -> None:
         super().__init__()
         self.head_size, self.pack_to = width // num_heads, pack_to

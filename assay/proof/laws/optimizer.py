@@ -119,6 +119,27 @@ def steady(part: Any, case: OptimizerCase) -> Iterator[str]:
         yield "the state moved"
 
 
+@law("a step on slices is the step on the whole", lambda part: part.is_elementwise)
+def slices(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """Three updates of 200 numbers, and of their first 128 and last 72 alone, bit for bit."""
+    whole = OptimizerCase(case.name, case.dtype, (200,))
+
+    def stepped(cut: slice) -> tuple[Tensor, State]:
+        values = [value[cut] for value in whole.values()]
+        state = part.init(values)
+        for time in range(3):
+            part.step(values, [gradient[cut] for gradient in whole.gradients(time)], whole.sums(time), state)
+        return values[0], state
+
+    (values, state), *halves = (stepped(cut) for cut in (slice(200), slice(128), slice(128, 200)))
+    if not torch.equal(values, torch.cat([half for half, _ in halves])):
+        yield "values differ"
+    both = zip(tensors_in(state), *(tensors_in(half) for _, half in halves), strict=True)
+    for all_of_it, *some in both:
+        if not torch.equal(all_of_it, torch.cat(some) if all_of_it.dim() else some[0]):
+            yield "the state differs"
+
+
 def begun(part: Any, case: OptimizerCase) -> State:
     """Returns values and the optimizer's state at the start."""
     values = case.values()
@@ -132,7 +153,7 @@ def moved(part: Any, case: OptimizerCase, state: State, time: int) -> list[Tenso
     return values
 
 
-LAWS = (runs, declared, moves, still, *continuing(begun, moved), steady)
+LAWS = (runs, declared, moves, still, *continuing(begun, moved), steady, slices)
 OPTIMIZER = Contract("optimizer", LAWS, lambda part: CASES)
 check_optimizer = OPTIMIZER.check
 """Checks the laws of an optimizer."""
