@@ -187,3 +187,8 @@ def check_shards(placement: Placement) -> None:
         raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {fix}.")
     if ranks > 1 and placement.is_on_gpu:
         raise AssayError(f"ranks is {ranks}, but ranks share work on CPUs only so far. Use --ranks 1 or --device cpu.")
+
+
+def has_demonstrations(task: Task) -> bool:
+    """Returns whether there is anything to imitate; not in a file of prompts alone."""
+    return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
