@@ -59,7 +59,8 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     "triton": {"sampling", "ops"},
     "optuna": {"evidence.tuning"},
     "torch.distributed": {"engine"},
-    **{name: {"tasks.adapters"} for name in ("gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym")},
+    **{name: {"tasks.adapters"} for name in (
+        "gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym", "envpool")},
     **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
     **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
@@ -122,6 +123,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             "tasks/adapters/gymnasium_workers.py: pipe.recv()",
             "tasks/adapters/gymnasium_workers.py: self.pipe.recv()",
         )},
+        "assay/tasks/adapters/envpool.py: self.pool.recv()": "EnvPool offers no deadline: its threads answer",
         "assay/runs/ranks.py: child.pipe.recv()": "until ranks are read elsewhere: poll() found something in the pipe",
         "assay/runs/ranks.py: child.process.join()": "until ranks end elsewhere: the process was killed just before",
         "assay/runs/gather_pool.py: self.pipe.recv_bytes()": "a timer kills the process at the deadline, which ends it",
