@@ -55,13 +55,14 @@ class Cluster:
     check: float = 30.0
     median: float = MEDIAN
     cap: float = CAP
+    sigma: float = SIGMA
 
 
 def lengths(cluster: Cluster, seed: int) -> np.ndarray:
     """Returns the length of every sequence, [step, start, member]."""
     plan = cluster.schedule
     drawn = np.random.default_rng(seed).lognormal(
-        np.log(cluster.median), SIGMA, (plan.steps, plan.starts, plan.members)
+        np.log(cluster.median), cluster.sigma, (plan.steps, plan.starts, plan.members)
     )
     return np.clip(drawn, 1, cluster.cap)
 

@@ -43,8 +43,8 @@ ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its
     "tasks": {"core", "ops", "playing", "sampling"},
     "tasks.adapters": {"core", "ops", "models", "playing", "sampling"},
     "datasets": {"core", "ops", "engine", "models", "parts", "recipes", "tasks", "version"},
-    "claims": {"core", "ops", "engine", "models", "parts", "playing", "recipes", "tasks", "evidence"},
-    "methods": SHARED | {"engine"},
+    "claims": {"core", "ops", "engine", "ledger", "models", "parts", "playing", "recipes", "tasks", "evidence"},
+    "methods": SHARED | {"engine", "ledger"},
     "runs": RUNNING,
     "proof": RUNNING | {"runs"},
     "app": RUNNING | {"runs", "proof", "__init__"},
@@ -59,7 +59,8 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     "triton": {"sampling", "ops"},
     "optuna": {"evidence.tuning"},
     "torch.distributed": {"engine"},
-    **{name: {"tasks.adapters"} for name in ("gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym")},
+    **{name: {"tasks.adapters"} for name in (
+        "gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym", "envpool")},
     **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
     **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
@@ -81,6 +82,10 @@ BANNED_PREFIXES = ("new_", "do_", "process_")
 BANNED_PHRASES = re.compile(r"\b(mend(?:s|ed|ing)?|anew|gone on|is none|nobody|somebody|who acts)\b")
 BLIND_TO_NAMES = (*PARTS, "engine")  # where no string may select behaviour
 SPEAKS_OF_NAMES = ("models.pretrained",)  # but here the names are another library's
+
+WAITS = ("wait", "join", "get", "recv", "recv_bytes", "communicate", "acquire", "result", "barrier")
+ENOUGH = {**{f".{name}": 1 for name in WAITS}, "wait": 2, "ray.get": 2, "ray.wait": 2, "self.ray.get": 2}
+"""Waits, and the number of arguments with which they have a deadline: (timeout), or (what, timeout)."""
 
 AT_MOST: dict[str, int] = {}  # rules that are not yet kept: how many breaks are left; lower it, never raise it
 
@@ -111,6 +116,26 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "assay/models/bodies/transformer.py": "one network and its cache, read together",
         "assay/methods/orpo_occupancy/__init__.py": "three arms of one claim, each a recipe",
         "assay/methods/serl/__init__.py": "two phases, one with a classifier's stage",
+    },
+    "waits_for_ever": {
+        **{f"assay/{where}": "it reads what poll() or wait(), which have a deadline, found in the pipe" for where in (
+            "runs/pools.py: self.pipe.recv()",
+            "tasks/adapters/gymnasium_workers.py: pipe.recv()",
+            "tasks/adapters/gymnasium_workers.py: self.pipe.recv()",
+        )},
+        "assay/tasks/adapters/envpool.py: self.pool.recv()": "EnvPool offers no deadline: its threads answer",
+        "assay/runs/ranks.py: child.pipe.recv()": "until ranks are read elsewhere: poll() found something in the pipe",
+        "assay/runs/ranks.py: child.process.join()": "until ranks end elsewhere: the process was killed just before",
+        "assay/runs/gather_pool.py: self.pipe.recv_bytes()": "a timer kills the process at the deadline, which ends it",
+        **{f"assay/runs/{where}": "a child waits for its parent to say something or to end, for as long as that lives"
+           for where in ("gather_pool.py: pipe.recv_bytes()", "pools.py: parent.recv()", "signals.py: wait([parent])")},
+        **{f"assay/runs/{where}": "the thread writes a checkpoint: the disk decides, and leaving would lose it"
+           for where in (
+               "saving.py: self.wait()", "saving.py: self.join()", "saving.py: self.thread.join()",
+               "stacked.py: worker.saver.wait()", "worker.py: self.saver.wait()", "worker.py: self.saver.join()",
+           )},
+        **{f"assay/core/digests.py: {call}": "threads of this process compute a digest of memory"
+           for call in ("self.parts[-2 * THREADS].result()", "part.result()")},
     },
     "function_names": {
         "assay/app/report/watch.py: Handler.do_GET": "http.server asks for this name",
@@ -431,6 +456,16 @@ def swallowed_errors(package: Package) -> Iterator[Finding]:
                 yield Finding(f"{module.path}: except {caught}", f"{module.path}:{node.lineno} swallows {caught}")
 
 
+def waits_for_ever(package: Package) -> Iterator[Finding]:
+    """No wait without a deadline: each wait, join, get, recv, ... has a timeout, or polls with one before."""
+    for module in package:
+        for node in (one for one in module.nodes if isinstance(one, ast.Call)):
+            whole = ast.unparse(node.func)
+            least = ENOUGH.get(whole, ENOUGH.get(f".{whole.rpartition('.')[2]}", 0) if "." in whole else 0)
+            if len(node.args) + len(node.keywords) < least:
+                yield Finding(f"{module.path}: {ast.unparse(node)}", f"{module.path}:{node.lineno} {ast.unparse(node)}")
+
+
 def function_lines(package: Package) -> Iterator[Finding]:
     """Functions fit on a screen."""
     for module in package:
@@ -601,8 +636,9 @@ RULES: dict[str, Callable[[Package], Iterator[Finding]]] = {
     rule.__name__: rule
     for rule in (
         arrows, mutual_units, cycles, third_parties, private_names, open_arguments, strings_that_select,
-        attribute_guesses, swallowed_errors, function_lines, module_lines, settings, class_depth, world_identity,
-        model_literals, class_attributes, cached_parts, docstrings, annotations, module_names, function_names, phrases,
+        attribute_guesses, swallowed_errors, waits_for_ever, function_lines, module_lines, settings, class_depth,
+        world_identity, model_literals, class_attributes, cached_parts, docstrings, annotations, module_names,
+        function_names, phrases,
     )
 }  # fmt: skip
 
@@ -749,6 +785,14 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
             {"runs/run.py": source("try:", "    x = 1", "except OSError:", "    pass")},
             {"assay/runs/run.py: except OSError"},
         ),
+    ],
+    "waits_for_ever": [
+        ({"runs/run.py": source("x = pipe.recv()", "y = ','.join(words)")}, {"assay/runs/run.py: pipe.recv()"}),
+        ({"runs/run.py": source("process.join()", "process.join(1.0)")}, {"assay/runs/run.py: process.join()"}),
+        ({"runs/run.py": source("event.wait()", "event.wait(timeout=1)")}, {"assay/runs/run.py: event.wait()"}),
+        ({"runs/run.py": source("x = queue.get()", "y = table.get(1)")}, {"assay/runs/run.py: queue.get()"}),
+        ({"runs/run.py": source("ray.get(one)", "ray.get(one, timeout=9)")}, {"assay/runs/run.py: ray.get(one)"}),
+        ({"runs/run.py": source("wait([pipe])", "wait([pipe], 2.0)")}, {"assay/runs/run.py: wait([pipe])"}),
     ],
     "function_lines": [
         ({CREDIT: source(*GO, *["    x = 1"] * 40)}, {"assay/parts/credit/b.py: go"}),

@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     one = command("resume", "resume an interrupted run")
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("--ranks", type=int, metavar="N", help="processes that share the shards (default: as before)")
+    one.add_argument("--gatherers", type=int, metavar="N", help="processes that sample (default: as before)")
     add_code_option(one)
     text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
     add_policy_commands(

@@ -169,7 +169,9 @@ def resume(options: argparse.Namespace) -> int:
     if followed(options.ranks):
         return 0
     how, changed = Mode.SILENT if options.json else None, options.accept_changed_code
-    run = resume_run(options.folder, mode=how, accept_changed_code=changed, ranks=options.ranks)
+    run = resume_run(
+        options.folder, mode=how, accept_changed_code=changed, ranks=options.ranks, gatherers=options.gatherers
+    )
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))
     else:

@@ -234,6 +234,7 @@ class Edit:
 FAMILIES = (
     "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
     "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
+    "systems",
 )  # fmt: skip
 """The values of a method's `family`, in the order in which they are listed."""
 
@@ -248,6 +249,9 @@ class Method:
     base. `aliases` are further names of the method, `variants` further recipes of the paper, each a function of the
     world. `mutants` are wrong versions of its mechanism beside those that rules make; `equivalent` maps the description
     of a mutant that no claim can reject to the reason.
+
+    A system changes how a recipe runs: `options` are the options of a run that it takes where the user gives none, by
+    the names of their fields (`gatherers`, `lag`, `env_workers`).
     """
 
     paper: str
@@ -263,6 +267,7 @@ class Method:
     variants: Mapping[str, Callable[..., Recipe]] = field(default_factory=dict)
     mutants: tuple[Edit, ...] = ()
     equivalent: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exact(self) -> tuple[Exact, ...]:

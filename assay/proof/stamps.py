@@ -32,7 +32,7 @@ from assay.core.spaces import Vocabulary
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop, Step
 from assay.runs import catalogue
-from assay.runs.plan import recorded
+from assay.runs.config import recorded
 
 SIDES = ("ours", "theirs")
 STEPS, SEED, DIGITS = 3, 0, 6

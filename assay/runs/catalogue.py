@@ -167,14 +167,14 @@ def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe
 
 def task_address(name: str) -> Address | None:
     """Returns the address of an own environment or task: FILE.py:NAME, package.module:NAME; None for any other name."""
-    is_other = name.partition(":")[0] in {*tasks(), "reasoning-gym", "pettingzoo"} or "," in name.partition(".py")[0]
-    return None if is_other else parsed_address(name)
+    adapted = name.partition(":")[0] in {*tasks(), "reasoning-gym", "pettingzoo", "envpool"}
+    return None if adapted or "," in name.partition(".py")[0] else parsed_address(name)
 
 
 def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
-    id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, or files of prompts or pairs (.jsonl, see
-    `tasks.language.files`).
+    id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, or files of prompts or pairs
+    (.jsonl, see `tasks.language.files`).
 
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
     package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
@@ -199,6 +199,10 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         from assay.tasks.adapters.pettingzoo import pettingzoo_task
 
         return pettingzoo_task(name)
+    if name.startswith("envpool:"):
+        from assay.tasks.adapters.envpool import envpool_task
+
+        return envpool_task(name)
     if GYMNASIUM_ID.fullmatch(name):
         from assay.tasks.adapters.gymnasium import gymnasium_task
 

@@ -193,3 +193,8 @@ def check_shards(placement: Placement) -> None:
             raise AssayError("--sharded splits layers among ranks, and there is one. Use --ranks 2 or more.")
         if wrong:
             raise AssayError(f"--sharded was not tried together with --{wrong[0]}. Remove one of them.")
+
+
+def has_demonstrations(task: Task) -> bool:
+    """Returns whether there is anything to imitate; not in a file of prompts alone."""
+    return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from assay.core import store
@@ -85,3 +88,17 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
     paths = store.difference(there, here)
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"
+
+
+def recorded(value: Any) -> Any:
+    """Returns a description as JSON: an array as type, shape and a digest of its numbers; infinities as words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: recorded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [recorded(item) for item in value]
+    if isinstance(value, torch.Tensor | np.ndarray):
+        array = np.ascontiguousarray(value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value)
+        return f"{array.dtype}{list(array.shape)} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+    return value

@@ -42,10 +42,10 @@ def remade(
     return task
 
 
-def with_workers(task: Task, num: int) -> Task:
-    """Returns the task with its environments in this many processes."""
+def with_workers(task: Task, num: int, ready: int = 0) -> Task:
+    """Returns the task with its environments in this many processes, `ready` of which are waited for in a step."""
     if isinstance(task, EnvironmentTask):
-        return task.with_workers(num)
+        return task.with_workers(num, ready)
     raise AssayError(f"--env-workers is for Gymnasium environments; task '{task.name}' is built in. Leave it out.")
 
 
@@ -77,6 +77,13 @@ def changed_fragments(rollout: Any, change: Callable[[Fragments], Fragments]) ->
         if Rollout in type(inner).__mro__ and (found := changed_fragments(inner, change)) is not None:
             return replace(rollout, **{name: found})
     return None
+
+
+def check_fragments(recipe: Recipe, asked: str) -> None:
+    """Raises AssayError for a recipe that does not step its simulations for a fixed number of steps."""
+    inside = getattr(recipe.rollout, "fragments", recipe.rollout)
+    if changed_fragments(inside, lambda fragments: fragments) is None:
+        raise AssayError(f"{asked}, but {recipe.name} gathers whole episodes, which wait for all. Leave it out.")
 
 
 def with_num_envs(recipe: Recipe, num: int) -> Recipe:

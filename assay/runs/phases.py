@@ -13,7 +13,8 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase
 from assay.engine.flat import weights_of
-from assay.runs.plan import Plan, phase_plan, phases_of, recorded
+from assay.runs.config import recorded
+from assay.runs.plan import Plan, phase_plan, phases_of
 from assay.runs.progress import Mode
 from assay.runs.signals import Stopped
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
 
 from assay.core import store
 from assay.core.errors import AssayError
@@ -26,8 +21,16 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
-from assay.runs.checks import check_placement, check_rows, check_values, checked_seed, checked_steps, checked_warmup
-from assay.runs.config import MORE, PROCESSES, precision_of, read_config
+from assay.runs.checks import (
+    check_placement,
+    check_rows,
+    check_values,
+    checked_seed,
+    checked_steps,
+    checked_warmup,
+    has_demonstrations,
+)
+from assay.runs.config import MORE, PROCESSES, precision_of, read_config, recorded
 from assay.runs.gather_checks import check_gathering
 from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
@@ -35,6 +38,7 @@ from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_
 from assay.runs.own.reward_model import reward_model
 from assay.runs.own.rewards import with_components
 from assay.runs.starts import Start, start_of
+from assay.runs.systems import as_the_method_runs
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.files import anchored_files
 from assay.tasks.language.preferences import PairsTask
@@ -135,20 +139,6 @@ class Plan:
         }
 
 
-def recorded(value: Any) -> Any:
-    """Returns a description as JSON: an array as type, shape and a digest of its numbers; infinities as words."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {name: recorded(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [recorded(item) for item in value]
-    if isinstance(value, torch.Tensor | np.ndarray):
-        array = np.ascontiguousarray(value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value)
-        return f"{array.dtype}{list(array.shape)} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
-    return value
-
-
 def make_plan(
     method: str | Recipe,
     task: str | Task,
@@ -172,12 +162,14 @@ def make_plan(
     `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`).
     `evaluations` is their number during training; None takes that of the options, else as many as
     `evaluation.evaluated_every` allows. `start` is the checkpoint of `options.cadence.from_` as recorded. Each
-    group of `options` may change the task, then the recipe; `settings` are applied last.
+    group of `options` may change the task, then the recipe; `settings` are applied last. Options that are not given
+    are those of the method, if it is a system.
     """
     options.check()
     options = replace(options, own=options.own.anchored())
     code, changed = code_of(method, task, options, consent)
     address, found = (None, task) if not isinstance(task, str) else found_task(task, options)
+    options = options if not isinstance(method, str) else as_the_method_runs(options, method, found)
     found = changed_task(found, options)
     model = None if model is None else anchored(model)
     actor, found = (None, found) if model is None else pretrained(model, found)
@@ -231,11 +223,6 @@ def found_task(task: str, options: RunOptions) -> tuple[str, Task]:
     """Returns a task by name or file, with its address."""
     address = task if task in catalogue.tasks() else anchored(task)
     return address, catalogue.find_task(address, needs_answers=not options.own.scores)
-
-
-def has_demonstrations(task: Task) -> bool:
-    """Returns whether there is anything to imitate; not in a file of prompts alone."""
-    return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
 
 
 def changed_task(task: Task, options: RunOptions) -> Task:

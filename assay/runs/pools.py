@@ -135,6 +135,14 @@ def stop_with(parent: Connection) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def ended(process: Any, seconds: float = PATIENCE) -> None:
+    """Waits for the end of a process; one that takes longer is killed."""
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join(PATIENCE)
+
+
 @dataclass(eq=False)
 class Forked(Child):
     """A job in a process of this machine."""
@@ -148,7 +156,7 @@ class Forked(Child):
             said: str | None = self.pipe.recv()
         except (EOFError, OSError):
             said = None
-        self.process.join()
+        ended(self.process)
         self.pipe.close()
         if said is not None:
             return Ended(self, said)
@@ -187,10 +195,7 @@ class Processes(Pool):
             child.process.terminate()
         until = time.monotonic() + PATIENCE
         for child in children:
-            child.process.join(max(0.1, until - time.monotonic()))
-            if child.process.is_alive():
-                child.process.kill()
-                child.process.join()
+            ended(child.process, max(0.1, until - time.monotonic()))
             child.pipe.close()
 
 

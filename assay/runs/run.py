@@ -29,6 +29,7 @@ from assay.engine.placement import Placement
 from assay.runs.checks import check_shards, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.folder import CONTENTS, README, Journal
+from assay.runs.gather_checks import check_gathering
 from assay.runs.gather_pool import gatherers_of
 from assay.runs.options import RunOptions
 from assay.runs.own.running import own_code
@@ -201,9 +202,10 @@ def resume(
     mode: Mode | None = None,
     accept_changed_code: bool = False,
     ranks: int | None = None,
+    gatherers: int | None = None,
 ) -> Run:
     """Resumes an interrupted run, with changed own code only if that is accepted; loads a finished one, or trains it
-    for `more_steps`. `ranks` replaces the number of processes that the run had.
+    for `more_steps`. `ranks` and `gatherers` replace the numbers of processes that the run had.
 
     Schedules (learning rates, exploration) have ended with the planned steps and stay at their last value: a rate that
     went to 0 stays 0.
@@ -213,7 +215,17 @@ def resume(
         sharded = plan.placement.sharded and ranks > 1
         plan = replace(plan, placement=replace(plan.placement, ranks=ranks, sharded=sharded))
         check_shards(plan.placement)
+    if gatherers is not None:
+        plan = with_gatherers(plan, gatherers)
     return execute(plan, Path(folder), mode=mode, callbacks=callbacks, sinks=sinks)
+
+
+def with_gatherers(plan: Plan, num: int) -> Plan:
+    """Returns the plan with this many processes that sample; lag and pieces, which decide numbers, stay."""
+    gathering = replace(plan.options.gathering, gatherers=num)
+    gathering.check()
+    check_gathering(gathering, plan.recipe, plan.placement)
+    return replace(plan, options=replace(plan.options, gathering=gathering))
 
 
 def extended(plan: Plan, folder: Path, more_steps: int) -> Plan:

@@ -23,6 +23,7 @@ from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import Run, loaded, train
 from assay.tasks.adapters.gymnasium import EnvironmentTask, environment_task
+from assay.tasks.adapters.gymnasium_workers import ReadyWorkers
 from assay.tasks.control.frames import with_frames
 from assay.tasks.control.stepping import SteppedTask
 
@@ -90,6 +91,9 @@ def curves(run: Run) -> list[dict[str, Any]]:
         ({"num_envs": -1}, "--num-envs is -1"),
         ({"decisions": 10**20}, "--decisions is 1000"),
         ({"env_workers": -2}, "--env-workers is -2"),
+        ({"env_ready": 2}, "--env-ready is 2, but --env-workers is 0"),
+        ({"env_workers": 2, "env_ready": 3}, "--env-ready is 3, but --env-workers is 2"),
+        ({"env_workers": 2, "env_ready": 1, "frame_stack": 2}, "--env-ready is 1, but --frame-stack 2"),
         ({"max_episode_steps": 0}, "--max-episode-steps is 0"),
         ({"normalize": "obs,gradient"}, "--normalize is 'obs,gradient'"),
         ({"env_set": ("gravity",)}, "--env-set gravity is not of the form key=value"),
@@ -275,6 +279,43 @@ def test_workers_give_the_same_numbers(tmp_path: Path) -> None:
     assert {name: len(value) for name, value in other.snapshot().items()} == {
         name: len(value) for name, value in one.snapshot().items()
     }
+
+
+@pytest.mark.parametrize(("workers", "ready"), [(3, 1), (4, 3)])
+def test_workers_that_are_stepped_apart_give_the_same_numbers(tmp_path: Path, workers: int, ready: int) -> None:
+    alone = trained(tmp_path / "alone")
+    apart = trained(tmp_path / "apart", env_workers=workers, env_ready=ready)
+    assert curves(apart) == curves(alone)
+
+
+def test_instances_that_wait_for_others_answer_first() -> None:
+    """One of three processes is asked late: the others answer, and go on."""
+    simulation = walk().with_workers(3, 2).simulate(7)  # blocks of 3, 2 and 2 instances
+    assert isinstance(simulation, ReadyWorkers)
+    assert [rows.tolist() for rows in simulation.groups] == [[0, 1, 2, 3, 4], [5, 6]]
+    simulation.reset(np.arange(7))
+    for _ in range(3):
+        simulation.send(np.arange(5), torch.ones(5, dtype=torch.long))
+        assert simulation.receive()[0].tolist() == [0, 1, 2, 3, 4]
+    simulation.send(np.array([5, 6]), torch.tensor([0, 1]))
+    rows, seen, *_ = simulation.receive()
+    assert rows.tolist() == [5, 6]
+    assert seen["observation"][:, 0].tolist() == [999.0, 1001.0]
+
+
+def test_ready_workers_need_fragments() -> None:
+    options = RunOptions(environment=EnvironmentOptions(env_workers=2, env_ready=1))
+    with pytest.raises(AssayError, match="--env-ready is 1, but grpo gathers whole episodes"):
+        make_plan("grpo", walk(), options=options)
+
+
+def test_a_system_brings_its_options_where_none_is_given() -> None:
+    assert make_plan("envpool", walk()).options.environment.env_ready == 2
+    given = RunOptions(environment=EnvironmentOptions(env_workers=3))
+    assert make_plan("envpool", walk(), options=given).options.environment.env_workers == 3
+    assert make_plan("envpool", "cartpole").options == RunOptions()
+    assert make_plan("ppo", walk()).options == RunOptions()
+    assert make_plan("asyncflow", "bandit").options.gathering.lag == 1
 
 
 def test_a_killed_worker_is_named_and_the_run_resumes(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from assay.runs.gatherers import Crew, Patience
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
-from assay.runs.run import execute
+from assay.runs.run import execute, resume, train
 from assay.runs.sampler import Here, Kit, for_sampling
 from assay.runs.signals import Stopped
 from assay.runs.weights import SameMemory, WeightFiles
@@ -208,6 +208,26 @@ def test_a_run_can_go_on_with_gatherers_and_without(tmp_path: Path) -> None:
     assert not difference(trained(tmp_path / "mixed"), trained(tmp_path / "plain"))
     with pytest.raises(AssayError, match=r"other settings \(different: options"):
         execute(bandit(steps=4, gatherers=1, lag=1), tmp_path / "mixed", mode=Mode.SILENT)
+
+
+def test_a_run_resumes_with_another_number_of_gatherers(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    settings = {"settings": BANDIT, "steps": 4, "mode": Mode.SILENT}
+    cadence = CadenceOptions(save_every="1steps", evaluations=0)
+
+    def stop(step: int, metrics: Any, policy: Any) -> None:
+        if step == 2:
+            raise RuntimeError("stopped here")
+
+    options = RunOptions(cadence=cadence, gathering=GatherOptions(gatherers=1, pieces=2))
+    with pytest.raises(AssayError, match="stopped here"):
+        train("grpo", "bandit", out=folder, options=options, callbacks=[stop], **settings)
+    with pytest.raises(AssayError, match="--gatherers is 3, but --pieces 2 and --lag 0 leave work for 2 at a time"):
+        resume(folder, gatherers=3, mode=Mode.SILENT)
+    resume(folder, gatherers=2, mode=Mode.SILENT)
+    alone = RunOptions(cadence=cadence, gathering=GatherOptions(pieces=2))
+    train("grpo", "bandit", out=tmp_path / "alone", options=alone, **settings)
+    assert not difference(trained(folder), trained(tmp_path / "alone"))
 
 
 def trained(folder: Path) -> Any:

@@ -34,8 +34,8 @@ from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.rollouts.explore import EpsilonGreedy
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 from assay.runs import catalogue
-from assay.runs.config import differing, read_config
-from assay.runs.plan import Plan, make_plan, phase_plan, phases_of, plan_of, recorded, repeat_command
+from assay.runs.config import differing, read_config, recorded
+from assay.runs.plan import Plan, make_plan, phase_plan, phases_of, plan_of, repeat_command
 
 TASKS = {
     LANGUAGE.name: "addition-1",

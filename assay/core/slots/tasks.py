@@ -32,6 +32,28 @@ class Simulation(Protocol):
         """Continues from the snapshot."""
 
 
+Answers = tuple[np.ndarray, Context, Tensor, Tensor, Tensor, Tensor | None]
+"""The instances that have answered [n], ascending, and what a step returns, of these alone."""
+
+
+@runtime_checkable
+class ReadySimulation(Simulation, Protocol):
+    """A simulation whose instances are stepped apart, so that a slow one does not hold up the others.
+
+    Law: what an instance answers depends on its own actions alone, as if it were stepped by itself.
+    """
+
+    @property
+    def groups(self) -> Sequence[np.ndarray]:
+        """The instances that are sent together at first, ascending; later those that answered together are."""
+
+    def send(self, rows: np.ndarray, action: Tensor) -> None:
+        """Steps these instances, none of which is in flight, with an action each."""
+
+    def receive(self) -> Answers:
+        """Waits until as many as a group, or all that are in flight, have answered; returns those, first come."""
+
+
 @runtime_checkable
 class Task(Protocol):
     """An environment or a set of prompts. `split` 0 is for training, 1 is held out: no start is in both if the task

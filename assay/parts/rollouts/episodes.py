@@ -16,9 +16,10 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Explore, Framing, Rollout, Scene, SteppingTask, Wrapper, frame_of
+from assay.core.slots import Explore, Framing, ReadySimulation, Rollout, Scene, SteppingTask, Wrapper, frame_of
 from assay.ops import random
 from assay.playing.episodes import Recorder, Uniforms, deciding
+from assay.playing.ready import stepped_apart
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +102,11 @@ class Fragments(Rollout):
         who = actor if self.explore is None else self.explore.wrap(actor, scene, state["explore"])
         uniforms = Uniforms(run.at(2), (instances,), who.num_draws)
         recorder, decide, context, over = Recorder(), deciding(who), state["context"], state["over"]
-        for time in range(state["time"], state["time"] + self.steps):
+        times = range(state["time"], state["time"] + self.steps)
+        if isinstance(simulation, ReadySimulation):
+            recorder, context, over = stepped_apart(decide, simulation, context, over, uniforms, times)
+            times = range(0)
+        for time in times:
             action, logp, *path = decide(context, uniforms.at(time))
             after, reward, terminal, truncated, cost = simulation.step(action)
             recorder.add(context, (action, ~over, logp, reward, terminal, truncated, *path), cost)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from assay.runs.options.cadence import CadenceOptions
 from assay.runs.options.environment import EnvironmentOptions
 from assay.runs.options.gathering import GatherOptions
-from assay.runs.options.group import Group, add_group, parsed_group, record_of, words_of
+from assay.runs.options.group import Group, add_group, changed, parsed_group, record_of, words_of
 from assay.runs.options.language import LanguageOptions
 from assay.runs.options.own import OwnOptions
 
@@ -57,6 +57,16 @@ class RunOptions:
     def words(self) -> list[str]:
         """Returns the options as words of a command line."""
         return [word for group in self for word in words_of(group)]
+
+    def or_else(self, usual: RunOptions) -> RunOptions:
+        """Returns the options with those of `usual` where they have their default."""
+        pairs = [(one.name, getattr(self, one.name), getattr(usual, one.name)) for one in fields(self)]
+        return replace(self, **{name: replace(theirs, **values(ours)) for name, ours, theirs in pairs})
+
+
+def values(group: Group) -> dict[str, Any]:
+    """Returns the values that differ from their default."""
+    return {name: value for name, (_, value) in changed(group).items()}
 
 
 def add_run_groups(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ RANGES = {
     "max_episode_steps": (1, 10**9),
     "num_envs": (1, 65_536),
     "env_workers": (0, 1_024),
+    "env_ready": (0, 1_024),
     "frame_stack": (1, 64),
 }
 """The least and the largest value of each number."""
@@ -41,6 +42,11 @@ class EnvironmentOptions(Group):
     env_workers: int = option(
         0,
         "processes for the environments: the same numbers, and a crash costs one process (default: 0)",
+        decisive=False,
+    )
+    env_ready: int = option(
+        0,
+        "step on when N of the processes have answered: the same numbers, without waiting for slow ones (default: all)",
         decisive=False,
     )
     env_set: tuple[str, ...] = option((), "keyword argument of the environment; repeatable", metavar="KEY=VALUE")
@@ -66,6 +72,15 @@ class EnvironmentOptions(Group):
         for word in self.normalised:
             if word not in NORMALISED:
                 raise AssayError(f"--normalize is '{self.normalize}'. Use obs, reward, or obs,reward.")
+        if self.env_ready > self.env_workers:
+            raise AssayError(
+                f"--env-ready is {self.env_ready}, but --env-workers is {self.env_workers}. Use at most as many."
+            )
+        if self.env_ready and self.frame_stack > 1:
+            raise AssayError(
+                f"--env-ready is {self.env_ready}, but --frame-stack {self.frame_stack} shows all environments at one "
+                "time. Remove one of the two."
+            )
         self.keywords()
 
     @property
@@ -91,13 +106,15 @@ class EnvironmentOptions(Group):
         from assay.runs.environments import remade, stacked, with_workers
 
         task = remade(task, self.keywords(), self.wrapper, self.max_episode_steps, one_hot=self.one_hot)
-        task = with_workers(task, self.env_workers) if self.env_workers else task
+        task = with_workers(task, self.env_workers, self.env_ready) if self.env_workers else task
         return stacked(task, self.frame_stack) if self.frame_stack > 1 else task
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
         """Returns the recipe with this many environments, and with standardised observations and rewards."""
-        from assay.runs.environments import normalised, with_num_envs
+        from assay.runs.environments import check_fragments, normalised, with_num_envs
 
+        if self.env_ready:
+            check_fragments(recipe, f"--env-ready is {self.env_ready}")
         if self.num_envs is not None:
             recipe = with_num_envs(recipe, self.num_envs)
         return normalised(recipe, task, self.normalised) if self.normalised else recipe

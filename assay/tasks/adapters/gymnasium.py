@@ -33,7 +33,7 @@ from assay.tasks.adapters.gymnasium_spaces import Port, port_of
 from assay.tasks.adapters.gymnasium_trial import try_environment
 from assay.tasks.adapters.gymnasium_vector import FromVectorEnv as FromVectorEnv
 from assay.tasks.adapters.gymnasium_vector import make_vector
-from assay.tasks.adapters.gymnasium_workers import Workers
+from assay.tasks.adapters.gymnasium_workers import ReadyWorkers, Workers
 from assay.tasks.control.stepping import SteppedTask
 
 OWN = "gymnasium.envs."
@@ -48,9 +48,13 @@ class Simulated:
     spec: Spec
     port: Port = field(repr=False)
     workers: int = field(default=0, repr=False)
+    ready: int = field(default=0, repr=False)
+    """Workers that are waited for in a step; 0 waits for all."""
 
     def __call__(self, num: int) -> Simulation:
         """Returns N instances."""
+        if 0 < self.ready < min(num, self.workers):
+            return ReadyWorkers(self.make, self.spec, self.port, num, self.workers, self.ready)
         if self.workers and num > 1:
             return Workers(self.make, self.spec, self.port, num, self.workers)
         return Instances(self.make, self.spec, self.port, num)
@@ -85,10 +89,12 @@ class EnvironmentTask(SteppedTask):
         build = partial(build_wrapped, self.build, {**keywords, **limits}, wrappers)
         return replace(environment_task(self.name, build, limit, one_hot=one_hot), registered=self.registered)
 
-    def with_workers(self, num: int) -> EnvironmentTask:
-        """Returns the task with its environments in this many processes; 0 steps them in this one."""
+    def with_workers(self, num: int, ready: int = 0) -> EnvironmentTask:
+        """Returns the task with its environments in this many processes; 0 steps them in this one. `ready` of them are
+        waited for in a step, 0 waits for all.
+        """
         assert isinstance(self.make, Simulated)
-        return replace(self, make=replace(self.make, workers=num))
+        return replace(self, make=replace(self.make, workers=num, ready=ready))
 
 
 # ---------------------------------------------------------------------------------------------------- tasks

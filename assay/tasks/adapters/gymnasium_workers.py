@@ -12,9 +12,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import State
+from assay.core.slots.tasks import Answers
 from assay.core.spaces import Context, Spec
 from assay.tasks.adapters.gymnasium_instances import Instances, answered, raised
 from assay.tasks.adapters.gymnasium_spaces import Port
@@ -30,6 +33,8 @@ from assay.tasks.adapters.gymnasium_spaces import Port
 LOOK_UP = 5.0
 """Seconds after which a waiting process looks whether its parent is still there."""
 FIX = "Fix the environment"
+LONGEST = 900.0
+"""Seconds that a call may take: an environment that needs longer for a step hangs."""
 LEAVE = 2.0
 """Seconds that a process has to end before it is killed."""
 
@@ -151,7 +156,7 @@ class Process:
         except OSError:
             raise AssayError(self.death()) from None
 
-    def answer(self, seconds: float | None = None) -> Any:
+    def answer(self, seconds: float = LONGEST) -> Any:
         """Returns the answer; AssayError if the call raised, the process died, or `seconds` have passed."""
         try:
             if not self.pipe.poll(seconds):
@@ -165,7 +170,7 @@ class Process:
             raise AssayError(answer)
         return answer
 
-    def call(self, name: str, *arguments: Any, seconds: float | None = None) -> Any:
+    def call(self, name: str, *arguments: Any, seconds: float = LONGEST) -> Any:
         """Sends a call and waits for its answer."""
         self.send(name, *arguments)
         return self.answer(seconds)
@@ -243,6 +248,50 @@ class Workers:
             seen = {name: column[block] for name, column in whole["seen"].items()}
             parts.append(({**some, "taken": [whole["taken"][row] for row in block], "seen": seen},))
         self.each("restore", parts)
+
+
+class ReadyWorkers(Workers):
+    """Workers that are stepped apart: `ready` of them are waited for and sent on together, first come.
+
+    The instances of a worker are stepped together. Numbers, seeds and snapshots are those of `Workers`, bitwise.
+    """
+
+    def __init__(
+        self, make: Callable[[], Any], spec: Spec, port: Port, num: int, num_workers: int, ready: int
+    ) -> None:
+        super().__init__(make, spec, port, num, num_workers)
+        self.ready, self.flying = ready, dict[Any, int]()
+        self.place = {int(row): place for place, block in enumerate(self.blocks) for row in block}
+
+    @property
+    def groups(self) -> Sequence[np.ndarray]:
+        """The instances of `ready` workers at a time."""
+        firsts = range(0, len(self.blocks), self.ready)
+        return [np.concatenate(self.blocks[first : first + self.ready]) for first in firsts]
+
+    def send(self, rows: np.ndarray, action: Tensor) -> None:
+        """Steps whole blocks."""
+        chosen = action.detach().cpu().numpy()
+        for place in sorted({self.place[int(row)] for row in rows}):
+            mine = np.searchsorted(rows, self.blocks[place])
+            process = self.processes[place]
+            process.send("step", chosen[mine])
+            self.flying[process.pipe] = place
+
+    def receive(self) -> Answers:
+        """Waits for `ready` workers, or for all that are in flight; returns their instances, ascending."""
+        places, until = list[int](), time.monotonic() + LONGEST
+        while len(places) < min(self.ready, len(places) + len(self.flying)):
+            left = until - time.monotonic()
+            for pipe in wait(list(self.flying), max(0.0, left))[: self.ready - len(places)]:
+                places.append(self.flying.pop(pipe))
+            if left < 0 and self.flying:
+                self.processes[next(iter(self.flying.values()))].answer(0.0)  # names the worker
+        places.sort()
+        answers = [self.processes[place].answer() for place in places]
+        results = np.concatenate([result for result, _ in answers], 1)
+        rows = np.concatenate([self.blocks[place] for place in places])
+        return rows, joined([seen for _, seen in answers]), *answered(results, self.spec.num_costs)
 
 
 def joined(contexts: Sequence[dict[str, np.ndarray]]) -> Context:

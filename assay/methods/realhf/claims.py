@@ -1,0 +1,97 @@
+"""Exact claims of realhf, on the simulated update of four models on four devices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+from assay.claims.systems.placements import (
+    GOOD,
+    PERFECT,
+    POOR,
+    Call,
+    Graph,
+    best,
+    by_call,
+    by_model,
+    meshes,
+    searched,
+)
+from assay.claims.systems.placements import together as all_together
+
+FOUR = meshes(4)
+EVERY, LEFT, RIGHT = frozenset(range(4)), frozenset({0, 1}), frozenset({2, 3})
+FOUND = {
+    "generate": EVERY, "reward": frozenset({0}), "reference": frozenset({1}), "value": RIGHT, "train actor": LEFT,
+    "train critic": RIGHT,
+}  # fmt: skip
+"""The best plan of POOR by enumeration."""
+
+
+def together() -> float:
+    """Returns the time of all calls on all devices."""
+    return POOR.seconds(all_together(POOR, 4))
+
+
+def best_of_four() -> float:
+    """Returns the time of the best plan."""
+    return POOR.seconds(FOUND)
+
+
+def best_by_hand() -> float:
+    """Returns its distance from the formula."""
+    return best_of_four() - (30 / 4**0.3 + 12 + 0.5 + 30 / 2**0.8)
+
+
+def shorter_nearby() -> int:
+    """Returns how many plans with one or two other meshes are shorter."""
+    pairs = itertools.combinations_with_replacement(FOUND, 2)
+    others = ({**FOUND, one: a, two: b} for one, two in pairs for a in FOUR for b in FOUR)
+    return sum(POOR.seconds(plan) < best_of_four() - 1e-9 for plan in others)
+
+
+def gap_on_two() -> float:
+    """Returns the time that a search finds on two devices, minus that of enumeration."""
+    two = meshes(2)
+    return searched(POOR, two, all_together(POOR, 2), seed=0, moves=1_000) - best(POOR, by_call(POOR, two))[0]
+
+
+def gain_over_models() -> float:
+    """Returns by how much the best plan by call is shorter than the best by model."""
+    return best(POOR, by_model(POOR, FOUR))[0] - best_of_four()
+
+
+def overlapping() -> float:
+    """Returns the time of two calls of 1 second on {0, 1} and {1, 2}, over that on disjoint meshes."""
+    graph = Graph((Call("a", "a", 1.0, 0.0), Call("b", "b", 1.0, 0.0)))
+    return graph.seconds({"a": LEFT, "b": frozenset({1, 2})}) / graph.seconds({"a": LEFT, "b": RIGHT})
+
+
+def moved() -> float:
+    """Returns what moving adds: 0 on equal meshes, else the cost, once."""
+    graph = Graph((Call("use", "m", 1.0, 0.0), Call("train", "m", 1.0, 0.0, ("use",), "use")), moving=0.5)
+    here = graph.seconds({"use": LEFT, "train": LEFT}) - 2.0
+    assert here == 0.0, here
+    return graph.seconds({"use": LEFT, "train": RIGHT}) - 2.0
+
+
+def gain_if_perfect() -> float:
+    """Returns by how much a search is shorter than all together where calls scale perfectly."""
+    start = all_together(PERFECT, 4)
+    return PERFECT.seconds(start) - searched(replace(PERFECT, moving=0.0), FOUR, start, seed=0, moves=500)
+
+
+def found(seed: int) -> float:
+    """Returns the time that a search finds."""
+    return searched(POOR, FOUR, all_together(POOR, 4), seed)
+
+
+def climbed(seed: int) -> float:
+    """Returns the time at which a search that only climbs stays."""
+    return searched(POOR, FOUR, all_together(POOR, 4), seed, beta=math.inf)
+
+
+def found_if_good(seed: int) -> float:
+    """Returns the time that a search finds where calls scale better."""
+    return searched(GOOD, FOUR, all_together(GOOD, 4), seed)
