@@ -4,7 +4,7 @@
 
 Each case is a fork of this warm process that sends itself SIGKILL before the k-th change, or halfway through the k-th
 write; between two changes the disk does not move, so these are all the states a kill can leave. The same changes are
-then made to fail, with ENOSPC or EIO. Prints one JSON line.
+then made to fail, with ENOSPC or EIO, in this process. Prints one JSON line.
 """
 
 import errno
@@ -78,8 +78,8 @@ def failure(code: int) -> Handler:
     return strike
 
 
-def struck(scenario: Scenario, folder: Path, handle: Handler) -> int:
-    """The end of a child that saves under this handler."""
+def struck(scenario: Scenario, folder: Path, handle: Handler, is_kill: bool) -> int:
+    """The end of a save under this handler: of a child if it is killed, else of a call."""
 
     def work() -> int:
         with intercepted(handle):
@@ -89,7 +89,7 @@ def struck(scenario: Scenario, folder: Path, handle: Handler) -> int:
                 return REPORTED if str(folder) in str(error) else BROKEN
         return SURVIVED
 
-    return forked(work)
+    return forked(work) if is_kill else work()
 
 
 def check_after(scenario: Scenario, folder: Path, allowed: set[int | None]) -> None:
@@ -132,7 +132,7 @@ def enumerated(name: str, scenario: Scenario, base: Path) -> dict[str, Any]:
         fresh()
         where = f"{name}: {kind} at change {index} ({trace[index].name} {Path(trace[index].path).name})"
         try:
-            end = struck(scenario, folder, at(index, strike))
+            end = struck(scenario, folder, at(index, strike), is_kill=expected == -signal.SIGKILL)
             assert end == expected, f"the child ended with {end}, expected {expected}"
             check_after(scenario, folder, {scenario.previous, scenario.tag})
         except (AssertionError, store.CheckpointError, OSError) as error:

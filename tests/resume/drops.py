@@ -146,7 +146,7 @@ def drops(name: str, base: Path, branches: bool = True) -> Dropped:
         if below and not below - set(result.missed):
             continue  # a branch whose leaves may all be forgotten
         if not branches and below & set(result.noticed):
-            result.noticed.append(dotted)  # whoever forgets the branch forgets a leaf that is noticed
+            result.noticed.append(dotted)  # without the branch a leaf is missing that is noticed
             continue
         how = noticed(untouched, copy, base / "once", path, before)
         (result.errors if how.startswith("error") else result.noticed if how else result.missed).append(dotted)
