@@ -30,17 +30,15 @@ from assay.runs.code import imported_by, source_of  # noqa: E402
 
 SHARED = ("assay.parts.", "assay.models.", "assay.recipes.", "assay.claims.")
 """Where lines stand that methods share."""
-MEDIAN, LARGEST = 165, 600
-"""What the median method and the largest one may cost. The aim is 150 and 500; since every method has formulas by hand
-and mutants in its folder, the median is above it, and no method may add to that.
-"""
+MEDIAN, LARGEST = 150, 600
+"""What the median method and the largest one may cost. The aim of the largest is 500."""
 VERIFIABLE = (
     "lite-ppo", "nsr", "ace", "a-grae", "progrpo", "mathforge", "etr", "pacs", "real", "oreal", "kimi-k1.5",
     "direct-advantage-po", "p3o", "r2vpo", "dph-rl", "self-interference", "siren", "dsdr", "lp-reg", "prerl-dsrl",
     "repexp", "laser", "lhrm-hgpo", "wgrpo-pairing", "remax", "policy-cliff", "rlsp", "echo-chamber", "simplerl-zoo",
 )  # fmt: skip
 """Systems of learning from verifiable rewards."""
-MEDIAN_VERIFIABLE = 160
+MEDIAN_VERIFIABLE = 126
 """What the median of them may cost. The aim is 100."""
 
 

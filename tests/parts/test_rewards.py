@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from assay import recipes
+from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, InfraFault, Outcome, Score, State, concatenate
@@ -23,6 +24,7 @@ from assay.ops import random
 from assay.parts.rewards.combine import Gated, Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rewards.labels import ByLabel
+from assay.parts.rewards.text import Matches
 from assay.parts.rollouts.episodes import Episodes
 from assay.playing import text
 from assay.recipes.defaults import LANGUAGE, TABLE
@@ -392,3 +394,13 @@ def test_the_tasks_verdict_is_the_default_reward() -> None:
     step = Loop(recipes.rloo(TABLE), task, seed=0, num_steps=1).step()
     assert step.fresh is not None
     assert torch.equal(step.fresh.extra["score"], step.fresh.reward.sum(1))
+
+
+def test_matches_are_counted_asked_for_once_or_paid_less_and_less() -> None:
+    said = {"b": (0.0, 0.0, 0.0), "ab": (0.0, 1.0, 0.5), "a\na": (1.0, 1.0, 0.75), "aaa": (0.0, 1.0, 0.875)}
+    for place, part in enumerate((Matches("a", 2), Matches("a", 0), Matches("a", 0, decay=0.5))):
+        ours = replace(recipes.grpo(), rewards=(part,))
+        assert probes.reward_gap(ours, {text: worth[place] for text, worth in said.items()}) == 0.0
+    for decay in (-0.1, 1.0):
+        with pytest.raises(AssayError, match=r"Matches\.decay"):
+            Matches("a", 0, decay=decay)

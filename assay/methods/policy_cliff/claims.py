@@ -34,7 +34,7 @@ def smallest_move(discount: float) -> float:
     """Returns a small move over its bound, for two actions that lead to states of their own, each with one action
     worth having; the reward of one side rises, that of the other falls.
     """
-    reward, change = [[1, 1], [1, -1e3], [1, -1e3]], [[1e-4, -1e-4], [1e-4, 1e-4], [-1e-4, -1e-4]]
+    reward, change = [[1.0, 1.0], [1.0, -1e3], [1.0, -1e3]], [[1e-4, -1e-4], [1e-4, 1e-4], [-1e-4, -1e-4]]
     return moved(reward, change, 1.0, torch.tensor([[1, 2], [1, 1], [2, 2]]), discount) * (1 - discount) / 0.5e-4
 
 
