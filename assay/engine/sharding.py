@@ -98,12 +98,10 @@ class Twin:
         resize(self.memory, awake=True)
         for name, own in zip(self.flat.names, self.flat.tensors, strict=True):
             mine = self.rows[name]
-            if mine.shape != own.shape:
-                first = self.ranks.rank * -(-len(own) // self.ranks.num)
-                own = own[first : first + len(mine)]
-            mine.copy_(own)
-        for buffer, own in zip(self.model.buffers(), self.of.buffers(), strict=True):
-            buffer.copy_(own)
+            first = 0 if mine.shape == own.shape else self.ranks.rank * -(-len(own) // self.ranks.num)
+            mine.copy_(own[first : first + len(mine)] if own.dim() else own)
+        for buffer, whole in zip(self.model.buffers(), self.of.buffers(), strict=True):
+            buffer.copy_(whole)
         resize(self.whole, awake=False)
 
     @torch.no_grad()
