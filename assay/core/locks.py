@@ -15,8 +15,9 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from assay.core.errors import AssayError
@@ -43,7 +44,7 @@ def lock(folder: Path) -> Iterator[None]:
     descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
     _held.add(descriptor)
     try:
-        if not _locks(descriptor, PROBE) or _beats(descriptor, _disk_time(path)):
+        if not _locks(descriptor, PROBE) or _beats(descriptor, partial(_disk_time, path)):
             by = _text(descriptor) or "a process that has only just started"
             elsewhere = "" if _is_here(by) else f" If that is dead, the folder is free {SILENCE:.0f} s after its end."
             raise RunLocked(f"{folder} is in use by {by}. Wait for it, stop it, or choose another folder.{elsewhere}")
@@ -99,9 +100,9 @@ def _is_here(text: str) -> bool:
     return found is None or (found[2] == _boot() if found[2] else found[1] == os.uname().nodename)
 
 
-def _beats(descriptor: int, now: float) -> bool:
+def _beats(descriptor: int, now: Callable[[], float]) -> bool:
     """Returns whether the lock is of another machine, or of an earlier boot, and its heartbeat is not too old."""
-    return not _is_here(_text(descriptor)) and now - os.fstat(descriptor).st_mtime < SILENCE
+    return not _is_here(_text(descriptor)) and now() - os.fstat(descriptor).st_mtime < SILENCE
 
 
 def _disk_time(path: Path) -> float:
@@ -149,7 +150,7 @@ def is_locked(folder: Path) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return _beats(descriptor, time.time())
+        return _beats(descriptor, time.time)
     except OSError:
         return True
     finally:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
-from assay.core.slots import Layered
+from assay.core.slots import Keeping, Layered
 from assay.engine.flat import Flat
 from assay.engine.shards import Ranks
 
@@ -36,6 +36,8 @@ def check_sharded(recipe: Recipe, models: Mapping[str, nn.Module]) -> None:
     frozen = [name for name, model in trained.items() if not all(one.requires_grad for one in model.parameters())]
     if not any(layers_of(model) for model in trained.values()):
         raise AssayError("no trained model has layers in a row, which --sharded shares among ranks. Remove --sharded")
+    if any(isinstance(module, Keeping) for model in trained.values() for module in model.modules()):
+        raise AssayError("a trained model keeps numbers besides its weights, which --sharded cannot. Remove --sharded")
     if recipe.shared:
         raise AssayError(f"'{min(recipe.shared)}' shares the actor's weights, which --sharded cannot. Remove --sharded")
     if frozen:
@@ -63,19 +65,20 @@ class Twin:
     def __init__(self, model: nn.Module, flat: Flat, ranks: Ranks) -> None:
         from torch.distributed.fsdp import FSDPModule, fully_shard
 
-        self.flat, self.ranks, self.model = flat, ranks, deepcopy(model)
+        self.of, self.flat, self.ranks, self.model = model, flat, ranks, deepcopy(model)
         for own in self.model.parameters():
             own.data = own.data.clone()  # otherwise each is a view of all of them
-        self.layers: list[FSDPModule] = []
+        self.layers: list[tuple[FSDPModule, list[str]]] = []
         self.leaves: dict[str, Tensor] = dict(self.model.named_parameters())
         for name, layer in layers_of(self.model).items():
             sharded = fully_shard(layer, mesh=ranks.mesh(), reshard_after_forward=True)
             sharded.set_requires_gradient_sync(False)
             sharded.set_custom_all_gather(cast(Any, Gathered(ranks)))
             sharded.unshard()  # what modules compute with from now on: the same tensors after each gathering
-            self.leaves |= {f"{name}.{own}": tensor for own, tensor in layer.named_parameters()}
+            found = {f"{name}.{own}": tensor for own, tensor in layer.named_parameters()}
             sharded.reshard()
-            self.layers.append(sharded)
+            self.leaves |= found
+            self.layers.append((sharded, list(found)))
         self.rows: dict[str, Tensor] = {name: local(own) for name, own in self.model.named_parameters()}
         self.memory = [(each.untyped_storage(), each.untyped_storage().nbytes()) for each in self.rows.values()]
         self.whole: list[tuple[torch.UntypedStorage, int]] = []
@@ -96,19 +99,23 @@ class Twin:
         for name, own in zip(self.flat.names, self.flat.tensors, strict=True):
             mine = self.rows[name]
             first = 0 if mine.shape == own.shape else self.ranks.rank * -(-len(own) // self.ranks.num)
-            mine.copy_(own[first : first + len(mine)])
+            mine.copy_(own[first : first + len(mine)] if own.dim() else own)
+        for buffer, whole in zip(self.model.buffers(), self.of.buffers(), strict=True):
+            buffer.copy_(whole)
         resize(self.whole, awake=False)
 
     @torch.no_grad()
     def give(self) -> None:
         """Gathers the whole model again, and frees the rows."""
         resize(self.whole, awake=True)
-        for layer in self.layers:
+        whole = dict(zip(self.flat.names, self.flat.tensors, strict=True))
+        for layer, names in self.layers:  # one at a time: two whole models would be in memory
             layer.unshard()
-        for name, own in zip(self.flat.names, self.flat.tensors, strict=True):
-            own.copy_(self.leaves[name])
-        for layer in self.layers:
+            for name in names:
+                whole.pop(name).copy_(self.leaves[name])
             layer.reshard()
+        for name, own in whole.items():
+            own.copy_(self.leaves[name])
         resize(self.memory, awake=False)
 
 

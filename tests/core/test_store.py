@@ -514,9 +514,16 @@ def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
         store.write_json(path, {"a": object()})  # type: ignore[dict-item]
 
 
+def sliced(folder: Path, numbers: torch.Tensor) -> store.Slice:
+    """A slice as another process that is alive has written it."""
+    found = store.save_slice(folder, 4, {"of": {"x": [numbers]}})
+    name = found.path.name.replace(f".{os.getpid()}-", f".{os.getppid()}-")
+    return store.Slice(found.path.rename(folder / name), found.entry)
+
+
 def test_slices_of_ranks_are_joined_and_verified(tmp_path: Path) -> None:
     numbers = torch.arange(7.0)
-    slices = [store.save_slice(tmp_path, 4, {"of": {"x": [numbers[cut]]}}) for cut in (slice(3, 6), slice(6, 7))]
+    slices = [sliced(tmp_path, numbers[cut]) for cut in (slice(3, 6), slice(6, 7))]
     assert store.load(tmp_path) is None
     store.save(tmp_path, 4, {"of": {"x": [numbers[:3]], "n": 1}}, facts={}, slices=slices)
     assert names(tmp_path) == ["step-00000004"]
