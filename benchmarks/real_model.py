@@ -74,7 +74,9 @@ def train_one(options: argparse.Namespace) -> None:
     recipe = with_pretrained(find_method(method)[1].recipe(LANGUAGE), pinned(options.model))
     recipe = recipe.set("learning_rate", options.rate)
     placement = Placement(options.device, precision=torch.bfloat16 if options.device != "cpu" else None)
-    plan = make_plan(recipe, task, steps=options.steps, seed=int(seed), warmup=options.warmup, evaluations=6, placement=placement)
+    plan = make_plan(
+        recipe, task, steps=options.steps, seed=int(seed), warmup=options.warmup, evaluations=6, placement=placement
+    )
     untrained = Loop(recipe, task, seed=int(seed), num_steps=1, placement=placement)
     start_content = content(untrained.policy, task)
     del untrained
