@@ -112,7 +112,7 @@ def searched(
     names, plan, now = [call.name for call in graph.calls], dict(start), graph.seconds(start)
     least = now
     for _ in range(moves):
-        name, mesh = names[draw.integers(len(names))], options[draw.integers(len(options))]
+        name, mesh = names[int(draw.integers(len(names)))], options[int(draw.integers(len(options)))]
         new = graph.seconds({**plan, name: mesh})
         if new <= now or draw.random() < math.exp(-beta * (new - now)):
             plan[name], now = mesh, new

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,15 +65,15 @@ class Virtual:
                 return
             self.free.remove(name)
             self.started += 1
-            version, longest = self.ledger.version, max(map(self.seconds, work.ordinals))
-            self.after(longest, lambda name=name, work=work, version=version: self.ends(name, work, version))
+            longest = max(map(self.seconds, work.ordinals))
+            self.after(longest, partial(self.ends, name, work, self.ledger.version))
 
     def ends(self, name: str, work: Work, version: int) -> None:
         """A piece is sampled: it is delivered now, or late by a sampler that is thought lost."""
         self.free.add(name)
         if self.dies(work):
             self.ledger.lost(name)
-            self.after(self.training, lambda: self.deliver(name, work, version))
+            self.after(self.training, partial(self.deliver, name, work, version))
         else:
             self.deliver(name, work, version)
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from assay import recipes
 from assay.claims import Edit, Exact, Expect, Final, Measured, Method, same_gradient
-from assay.claims.systems.schedules import Virtual
 from assay.core.recipe import Recipe
 from assay.ledger import Ledger
 from assay.methods.asyncflow import claims
@@ -47,6 +46,8 @@ METHOD = Method(
         Exact("no row is older than the lag, whatever the lengths", claims.age_over_lag, equals=0.0),
         Exact("and at lag 1 some rows are that old: the bound is reached", claims.oldest_at_one, equals=1.0),
         Exact("trained rows are the plan's, each once, in its order, after losses too", claims.not_planned, equals=0.0),
+        Exact("lost work is handed out again; too old rows are refused, doubled ones known", claims.wrong_answers,
+              equals=0.0),
         Measured("with long tails (sigma 0.8) lag 1 trains 1.2 times as many rows a second as lag 0", "",
                  claims.speedup_of_lag_one, 1.0, margin=0.2, seeds=10, minutes=0.1),
         Measured("rows one version old cost no score", "stale", recipes.grpo(STALE).set("rollout.delay", 1),
@@ -65,7 +66,6 @@ METHOD = Method(
         Edit("a late delivery is taken twice", Ledger.deliver, " or number in self.here.get(step, ())", ""),
         Edit("a step is trained without its last piece", Ledger.batch, "< self.schedule.pieces",
              "< self.schedule.pieces - 1"),
-        Edit("one sampler at a time", Virtual.hand_out, "sorted(self.free)", "sorted(self.free)[:1]"),
         Edit("the ratio is not clipped", Clip.__call__, "torch.minimum(plain, clipped)", "plain"),
     ),
 )  # fmt: skip

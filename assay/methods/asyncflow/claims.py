@@ -8,9 +8,10 @@ from torch import Tensor
 
 from assay.claims.probes import Seen, by_hand, formulas
 from assay.claims.systems.schedules import Virtual, speedup, tailed
-from assay.ledger import Schedule, Work
+from assay.ledger import Answer, Ledger, Schedule, Work
 
 ROWS, STEPS = 64, 24
+RIGHT = (Answer.REFUSED, Answer.ACCEPTED, Answer.KNOWN)
 sequences = partial(formulas.sequences, num=128)
 
 
@@ -50,6 +51,28 @@ def not_planned() -> int:
     runs = [run(0, lag, lost=lost).run() for lag in (0, 1, 2) for lost in (0, 3, 7)]
     plan = list(range(ROWS * STEPS))
     return sum(one.trained != plan or one.started < len(plan) for one in runs)
+
+
+def wrong_answers() -> int:
+    """Returns how many of three deliveries the ledger answers wrongly: rows older than the lag, rows of a worker that
+    was thought lost after another has sampled them, and whether that other got the work.
+    """
+    ledger = Ledger(Schedule(5, 1, lag=1))
+    for step in range(3):
+        work = ledger.take("first")
+        assert work is not None
+        ledger.deliver("first", work, step)
+        ledger.trained()
+        ledger.published(step + 1)
+    lost = ledger.take("first")
+    assert lost is not None
+    ledger.lost("first")
+    again = ledger.take("second")
+    if again is None or again.ordinals != lost.ordinals:
+        return 3
+    answers = [ledger.deliver("second", again, version) for version in (1, 3)]
+    answers.append(ledger.deliver("first", lost, 3))
+    return sum(one is not right for one, right in zip(answers, RIGHT, strict=True))
 
 
 def speedup_of_lag_one(seed: int) -> float:

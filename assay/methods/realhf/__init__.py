@@ -35,7 +35,7 @@ METHOD = Method(
         "one iteration instead of five, without pipelines or a memory limit; meshes are halves, quarters, ...",
         "moving weights costs the same whatever the meshes, and nothing only if they are equal: in the authors' code "
         "it is free between equal layouts on different devices",
-        "beta is 0.5 for a second of a plan of about 50; every difference counts",
+        "beta is 0.5 for a second of a plan of about 50 (0.2 on two devices, where it is 75); every difference counts",
     ),
     claims=(
         same_gradient("its gradients are ppo's", recipe, by_hand.ppo_of_tokens, probes.fragments),
@@ -45,6 +45,9 @@ METHOD = Method(
         Exact("which is generation, two scores side by side, moving, training on halves", claims.best_by_hand,
               equals=0.0, tolerance=1e-9),
         Exact("no plan with one or two other meshes is shorter", claims.shorter_nearby, equals=0.0),
+        Exact("four devices have 7 meshes", lambda: len(placements.meshes(4)), equals=7.0),
+        Exact("from all together every single move is worse: climbing stays there", claims.stays, equals=0.0),
+        Exact("moving holds both meshes", claims.held_by_moving, equals=3.5),
         Exact("on two devices the search finds the best of 729 plans", claims.gap_on_two, equals=0.0, tolerance=1e-9),
         Exact("with a mesh for each call it is shorter than with one for each model", claims.gain_over_models,
               at_least=3.0),

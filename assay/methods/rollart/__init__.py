@@ -15,7 +15,7 @@ from assay import recipes
 from assay.claims import Edit, Exact, Measured, Method, same_gradient
 from assay.claims.systems.schedules import Virtual
 from assay.core.recipe import Recipe
-from assay.ledger import Ledger, Schedule
+from assay.ledger import Ledger
 from assay.methods.rollart import claims
 from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import LANGUAGE, Defaults
@@ -66,9 +66,7 @@ METHOD = Method(
         Edit("the first B that end are a batch", Ledger.batch, "len(self.here.get(self.step, ()))",
              "sum(map(len, self.here.values()))"),
         Edit("a batch without its slowest", Ledger.batch, "< self.schedule.pieces", "< self.schedule.pieces - 1"),
-        Edit("pieces of two", Schedule.ordinals, "(piece + 1) * self.piece", "(piece + 2) * self.piece"),
         Edit("one sampler at a time", Virtual.hand_out, "sorted(self.free)", "sorted(self.free)[:1]"),
-        Edit("a piece ends with its shortest", Virtual.hand_out, "max(map(", "min(map("),
         Edit("the ratio is not clipped", Clip.__call__, "torch.minimum(plain, clipped)", "plain"),
     ),
 )  # fmt: skip
