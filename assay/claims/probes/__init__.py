@@ -55,7 +55,7 @@ from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
 from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
-from assay.claims.probes.schedules import history, schedule_gap
+from assay.claims.probes.schedules import handed_on, history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
 from assay.claims.probes.training import distance_from_posterior, trained_table
@@ -112,6 +112,7 @@ __all__ = [
     "gradient_variance",
     "greedy_gap",
     "groups_with_right",
+    "handed_on",
     "handed_out",
     "history",
     "is_refused",

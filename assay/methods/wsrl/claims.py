@@ -83,11 +83,7 @@ def hand_off_gap() -> float:
     (phase,) = recipe.before
     before, after = (Engine(one, probes.BOX_SPEC, seed, Placement()) for one, seed in ((phase.recipe, 1), (recipe, 0)))
     before.flats["q_target"].values.add_(1.0)  # a target network is not its model
-    given: dict[str, Tensor] = {}
-    for name, place in phase.hands.items():
-        flat = before.flats[name]
-        given |= {f"{place}.{own}": value for own, value in zip(flat.names, flat.split(flat.values), strict=True)}
-    after.load(given, recipe)
+    after.load(probes.handed_on(phase, before), recipe)
     names = ("actor", "q", "q_target", "temperature")
     return max(float((before.flats[name].values - after.flats[name].values).abs().max()) for name in names)
 
