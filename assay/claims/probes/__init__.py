@@ -9,7 +9,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 
 from assay.claims.probes import by_hand
 from assay.claims.probes.completions import answered, completed, listed, log_gap, reward_gap, rewarded
-from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
+from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions, recorded_near
 from assay.claims.probes.episodes import (
     AllEpisodes,
     bandit_episodes,
@@ -123,6 +123,7 @@ __all__ = [
     "outcomes",
     "posterior",
     "preference_push",
+    "recorded_near",
     "reward_gap",
     "rewarded",
     "schedule_gap",

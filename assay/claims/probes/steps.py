@@ -104,6 +104,19 @@ def double_q(seen: Seen, discount: float) -> tuple[Tensor, Tensor]:
     return q, error.square() / 2
 
 
+def expectile(gap: Tensor, level: float) -> Tensor:
+    """Returns the squares of gaps, weighted by `level` where they are positive and by 1 - level where not."""
+    return torch.where(gap < 0, 1.0 - level, level) * gap.square()
+
+
+def iql(seen: Seen, discount: float, level: float) -> dict[str, Tensor]:
+    """Returns IQL's losses of V, an expectile of the target critics' lower value, and of Q with targets by V."""
+    step, models = step_of(seen), seen.models
+    gain = output(models["q_target"], step.now, step.action).amin(0).detach() - output(models["value"], step.now)
+    error = output(models["q"], step.now, step.action) - step.target(discount, output(models["value"], step.after))
+    return {"value": step.mean(expectile(gain, level)), "q": step.mean(error.square()) / 2}
+
+
 def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns half the squared errors of SAC's critics, with targets without entropy, and CQL's penalty of each with
     `num` proposals of each kind, [N, B] both; if `least` [B] is given the policy's proposals are worth at least that.

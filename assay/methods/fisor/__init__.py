@@ -18,9 +18,8 @@ from assay.claims import Edit, Exact, Expect, Final, Measured, Method, probes
 from assay.methods.fisor import claims
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.candidates import BestOf
-from assay.methods.fisor.objectives import Feasible
+from assay.methods.fisor.parts import Feasible, WorstToCome
 from assay.methods.fisor.reach import horizon_error, least_overlap
-from assay.methods.fisor.targets import WorstToCome
 from assay.recipes.defaults import CONTINUOUS
 
 HARM: Any = fisor().stages[-1].critic[0]

@@ -24,7 +24,7 @@ ROWS = torch.sin(torch.arange(1.0, 61.0).double() ** 2).view(20, 3)
 
 def played() -> Experience:
     """Returns fragments whose observations are one code of four and two numbers."""
-    data, draw = probes.fragments(num=8), torch.Generator().manual_seed(5)
+    data, draw = probes.fragments(num=16), torch.Generator().manual_seed(5)
     code = torch.randint(0, 4, (*data.mask.shape, 1), generator=draw).double()
     rest = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64).float().double()
     # The policy without trees is uniform: recorded log-probabilities are around that.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import log, pi
 from typing import Any
 
@@ -50,9 +49,8 @@ def recorded(recipe: Recipe) -> Experience:
     data, actor = probes.box_fragments(), built(recipe, probes.BOX_SPEC).models["actor"]
     draw = torch.Generator().manual_seed(3)
     path = 0.5 * torch.randn(*data.mask.shape, 5, 2, generator=draw, dtype=torch.float64).cumsum(-2)
-    moved = 0.3 * torch.randn(data.mask.shape, generator=draw, dtype=torch.float64)
-    logp = path_facts(actor, data.context["observation"], path)[0].detach() + moved
-    return replace(data, logp=logp).add({"path": path})
+    logp = path_facts(actor, data.context["observation"], path)[0]
+    return probes.recorded_near(data, logp, seed=4).add({"path": path})
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:

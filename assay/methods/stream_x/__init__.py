@@ -19,9 +19,8 @@ from assay.methods.stream_x.claims import (
     stream_ac_gap,
     stream_q_gap,
 )
-from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
-from assay.methods.stream_x.objectives import TracePolicy
-from assay.methods.stream_x.rollout import Stream
+from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
+from assay.methods.stream_x.stream import Stream
 from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 METHOD = Method(

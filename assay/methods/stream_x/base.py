@@ -5,11 +5,9 @@ from __future__ import annotations
 from assay.core.optimizers import Adam, Averaging, ObGD, Traced
 from assay.core.recipe import Recipe, Stage
 from assay.core.schedules import Linear
-from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
+from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled
-from assay.methods.stream_x.objectives import TracePolicy
-from assay.methods.stream_x.rollout import Stream
-from assay.methods.stream_x.source import OneByOne
+from assay.methods.stream_x.stream import OneByOne, Stream
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy
 from assay.models.model import Critic, Policy

@@ -17,7 +17,7 @@ from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.methods.zero_shot_rl.waves import Waves, filled, is_finite, range_of
 from assay.models.bodies.perceptron import Vectors, vectors
-from assay.models.heads.spaces import bounds
+from assay.models.heads.spaces import register_bounds
 from assay.ops import distributions
 
 NUM_HEADS = 2
@@ -54,9 +54,7 @@ class ForwardBackward(nn.Module):
             self.num_draws = spec.action.size
             self.ahead = body.network(num_inputs + spec.action.size, heads)
             self.policy = body.network(num_inputs, replace(one, shape=(spec.action.size,)))
-            centre, half_range = bounds(spec.action)
-            self.register_buffer("centre", centre)
-            self.register_buffer("half_range", half_range)
+            register_bounds(self, spec.action)
 
     # ------------------------------------------------------------------------------------------------ representations
     def backward_of(self, place: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Spec
-from assay.models.heads.spaces import bounds, need_box
+from assay.models.heads.spaces import need_box, register_bounds
 from assay.ops import distributions
 
 
@@ -24,9 +24,7 @@ class BoundedPolicy(nn.Module):
     def __init__(self, body: nn.Module, space: Box) -> None:
         super().__init__()
         self.num_draws, self.body = space.size, body
-        centre, half_range = bounds(space)
-        self.register_buffer("centre", centre)
-        self.register_buffer("half_range", half_range)
+        register_bounds(self, space)
 
     def squash(self, latent: Tensor) -> Tensor:
         """Returns centre + half_range * tanh(x)."""

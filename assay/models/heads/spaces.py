@@ -1,11 +1,11 @@
-"""Checks that a task's action space fits a head; raises AssayError if not."""
+"""Action spaces of heads: checks that a task's fits, which raise AssayError if not, and its bounds."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec
@@ -34,3 +34,9 @@ def bounds(space: Box) -> tuple[Tensor, Tensor]:
         )
     low, high = torch.tensor(space.low), torch.tensor(space.high)
     return (high + low) / 2, (high - low) / 2
+
+
+def register_bounds(module: nn.Module, space: Box) -> None:
+    """Registers the buffers `centre` and `half_range` of finite bounds."""
+    for name, value in zip(("centre", "half_range"), bounds(space), strict=True):
+        module.register_buffer(name, value)

@@ -1,13 +1,17 @@
-"""Rollout of one persistent simulation, with rewards in units of the return's deviation."""
+"""A stream: one simulation, rewards in units of the return's deviation, training on each decision once. Axes: B, T."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import torch
+
 from assay.core.record import Experience, State
-from assay.core.slots import Explore, Rollout, Scene
+from assay.core.slots import Explore, Rollout, Scene, Source
 from assay.parts.rollouts.episodes import Fragments
+from assay.parts.sources.fresh import need_fresh
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,24 @@ class Stream(Rollout):
         state["trace"] = 0.0 if is_over else trace
         variance = state["squares"] / (state["number"] - 1) if state["number"] > 1 else 1.0
         return float(reward / (variance + 1e-8) ** 0.5)
+
+
+@dataclass(frozen=True)
+class OneByOne(Source):
+    """Yields every fresh decision with its next column, one after the other; columns that are not decisions are left
+    out.
+    """
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty state."""
+        return {}
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields two columns at a time: the decisions of one time step, and the context after them."""
+        fresh = scene.fresh
+        experience = need_fresh(fresh)
+        for t in range(experience.num_columns - 1):
+            if bool(experience.mask[:, t].any()):
+                pair = experience.columns(t, t + 2)
+                first = torch.tensor([True, False], device=pair.mask.device)
+                yield replace(pair, mask=pair.mask & first)
