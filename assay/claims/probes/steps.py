@@ -62,6 +62,33 @@ def normal(uniform: Tensor) -> Tensor:
     return math.sqrt(2.0) * torch.erfinv(2.0 * uniform.double() - 1.0)
 
 
+def times(time: Tensor) -> Tensor:
+    """Returns the features of a time in [0, 1], [..., 1] -> [..., 4], as exact as those of path actors: float32."""
+    t, angle = time.float(), math.pi * time.float()
+    return torch.cat((2 * t - 1, angle.sin(), (2 * angle).sin(), (2 * angle).cos()), -1).double()
+
+
+Chain = Callable[[int, Tensor], torch.distributions.Normal]
+"""(number of the step, point) -> distribution of the next point of a path, [..., A]."""
+
+
+def path_of(noise: Tensor, chain: Chain) -> Tensor:
+    """Returns the path [..., K + 1, A] of these normal numbers, which begins with the first of them."""
+    points = [noise[..., 0, :]]
+    for k in range(noise.shape[-2] - 1):
+        normal = chain(k, points[-1])
+        points.append(normal.mean + normal.stddev * noise[..., k + 1, :])
+    return torch.stack(points, -2)
+
+
+def path_logp(path: Tensor, chain: Chain) -> Tensor:
+    """Returns the log-density of paths [..., K + 1, A], one Gaussian after the other; the first is standard normal."""
+    logp = torch.distributions.Normal(0.0, 1.0).log_prob(path[..., 0, :]).sum(-1)
+    for k in range(path.shape[-2] - 1):
+        logp = logp + chain(k, path[..., k, :]).log_prob(path[..., k + 1, :]).sum(-1)
+    return logp
+
+
 def bounded(model: Any, observation: Tensor) -> Tensor:
     """Returns the action of a deterministic actor of BOX_SPEC."""
     return CENTRE + HALF * output(model, observation).tanh()

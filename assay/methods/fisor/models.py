@@ -1,7 +1,6 @@
 """Diffusion actors: an action is denoised in K steps. Axes: B, T, N rows, K steps, A actions.
 
-Points are in units of half the action range around its centre. Steps k = K, ..., 1 remove noise; alpha_k is the
-variance-preserving schedule of Xiao et al. 2022 that FISOR and IDQL use:
+Steps k = K, ..., 1 remove noise; alpha_k is the variance-preserving schedule of Xiao et al. 2022, as in FISOR and IDQL:
 
     alpha_k = exp(-low / K - (high - low) (2k - 1) / (2 K^2)),   abar_k = alpha_1 ... alpha_k,   low, high = 0.1, 10
 """
@@ -51,7 +50,7 @@ class DiffusionPolicy(PathPolicy):
         self.register_buffer("alpha", alpha.flip(0).float())
         self.register_buffer("total", alpha.cumprod(0).flip(0).float())
 
-    def denoised(self, seen: Tensor, which: Tensor, point: Tensor) -> Tensor:
+    def denoised(self, seen: Tensor, which: int | slice | Tensor, point: Tensor) -> Tensor:
         """Returns the mean of the point after step `which` (0 is the first taken); seen and point are [..., size]."""
         noise = self.noise(point.shape[:-1], seen, self.times[which], point)
         alpha, total = self.alpha[which].unsqueeze(-1), self.total[which].unsqueeze(-1)
@@ -59,11 +58,11 @@ class DiffusionPolicy(PathPolicy):
 
     def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Samples an action; returns it with its path x_K, ..., x_1 [N, K, A] and the path's log-density."""
-        seen, order = features(context), torch.arange(self.steps, device=self.alpha.device)
+        seen = features(context)
         log_std = self.log_std(seen)
         noise = path_noise(uniform, self.steps, self.size, seen)
-        path, mean = walked(lambda k, point: self.denoised(seen, order[k], point), log_std, noise)
-        action = self.centre + self.half_range * self.denoised(seen, order[-1], path[:, -1])
+        path, mean = walked(lambda k, point: self.denoised(seen, k, point), log_std, noise)
+        action = self.centre + self.half_range * self.denoised(seen, -1, path[:, -1])
         return action, path_logp(path, mean, log_std), path
 
     def log_std(self, seen: Tensor) -> Tensor:
@@ -74,8 +73,7 @@ class DiffusionPolicy(PathPolicy):
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Returns the log-densities of the recorded paths."""
         path, seen = batch.column("path"), features(batch.context)
-        order = torch.arange(self.steps - 1, device=path.device)
-        mean = self.denoised(seen.unsqueeze(-2).expand(*path.shape[:-2], self.steps - 1, -1), order, path[..., :-1, :])
+        mean = self.denoised(seen.unsqueeze(-2), slice(-1), path[..., :-1, :])
         return Scored(path_logp(path, mean, self.log_std(seen)) * batch.mask)
 
     def misfit(self, context: Context, action: Tensor, uniform: Tensor) -> Tensor:

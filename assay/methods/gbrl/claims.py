@@ -28,7 +28,8 @@ def played() -> Experience:
     code = torch.randint(0, 4, (*data.mask.shape, 1), generator=draw).double()
     rest = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64).float().double()
     # The policy without trees is uniform: recorded log-probabilities are around that.
-    return replace(data, context={"observation": torch.cat((code, rest), -1)}, logp=0.5 * data.logp - 0.9)
+    seen, logp = {"observation": torch.cat((code, rest), -1)}, 0.5 * data.logp - 0.9
+    return replace(data, context=seen, logp=logp, reward=data.reward + 1.0)
 
 
 def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor]:
