@@ -26,17 +26,13 @@ class Stream(Rollout):
     steps: int
     discount: float = 0.99
     explore: Explore | None = None
+    num_starts: ClassVar[int] = 0
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"steps": 24},)
 
     @property
     def fragments(self) -> Fragments:
         """Returns the inner rollout of one simulation."""
         return Fragments(num_envs=1, steps=self.steps, explore=self.explore)
-
-    @property
-    def num_starts(self) -> int:
-        """Returns 0: the simulation draws its own starts."""
-        return 0
 
     def init(self, scene: Scene) -> State:
         """Returns the simulation, and no reward seen."""
@@ -69,14 +65,9 @@ class OneByOne(Source):
     out.
     """
 
-    def init(self, scene: Scene) -> State:
-        """Returns an empty state."""
-        return {}
-
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields two columns at a time: the decisions of one time step, and the context after them."""
-        fresh = scene.fresh
-        experience = need_fresh(fresh)
+        experience = need_fresh(scene.fresh)
         for t in range(experience.num_columns - 1):
             if bool(experience.mask[:, t].any()):
                 pair = experience.columns(t, t + 2)
