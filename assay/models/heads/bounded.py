@@ -96,8 +96,12 @@ class DeterministicPolicy(BoundedPolicy):
         """Returns the negative squared distance of recorded actions in units of the range: the log-density of a unit
         Gaussian up to a constant, so that behaviour cloning of a deterministic actor is least squares.
         """
-        distance = (batch.action - self.decide(batch.context)) / self.half_range
-        return Scored(-0.5 * distance.square().sum(-1) * batch.mask)
+        return scored_distance(self.decide(batch.context), self.half_range, batch)
+
+
+def scored_distance(action: Tensor, half_range: Tensor, batch: Experience) -> Scored:
+    """Returns minus half the squared distance of recorded actions from these, in units of half the range."""
+    return Scored(-0.5 * ((batch.action - action) / half_range).square().sum(-1) * batch.mask)
 
 
 @dataclass(frozen=True)

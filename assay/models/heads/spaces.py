@@ -26,9 +26,14 @@ def need_discrete(spec: Spec, who: str) -> Discrete:
     return spec.action
 
 
+def is_finite(space: Box) -> bool:
+    """Returns whether every number has finite bounds."""
+    return all(map(math.isfinite, (*space.low, *space.high)))
+
+
 def bounds(space: Box) -> tuple[Tensor, Tensor]:
     """Returns (centre, half range) of finite bounds; raises AssayError if a bound is infinite."""
-    if not all(map(math.isfinite, (*space.low, *space.high))):
+    if not is_finite(space):
         raise AssayError(
             f"a squashed actor needs finite action bounds, got {space.low} to {space.high}. Use the head Gaussian()"
         )
