@@ -18,13 +18,7 @@ from assay.methods.iwocs.models import MaxMinQ
 from assay.methods.iwocs.task_changes import WorstRegime
 from assay.recipes.defaults import CONTROL
 
-SMALL = [robust.random_table(0, num_states=3)]
 WALKS = [robust.windy_walk(seed) for seed in range(6)]
-
-
-def from_brute_force() -> float:
-    """Returns the difference of the found worst value from enumeration of all policies and regimes."""
-    return max(abs(robust.worst_case_search(t)[0] - robust.best_worst_value(t)) for t in SMALL)
 
 
 def from_robust_value_iteration() -> float:
@@ -82,7 +76,7 @@ METHOD = Method(
     claims=(
         Exact("after its phases nothing is trained: no target network, no stage",
               lambda: len(iwocs().copies) + len(iwocs().stages), equals=0.0),
-        Exact("its worst value is the best of all, by brute force", from_brute_force, equals=0.0),
+        Exact("its worst value is the best of all, by brute force", robust.from_brute_force, equals=0.0),
         Exact("on windy walks it finds robust value iteration's value", from_robust_value_iteration, equals=0.0),
         Exact("on windy walks it solves at most 3 problems", most_problems, at_most=3),
         Exact("a phase trains in the worst regime, or the search is over", exact.wrong_regimes, equals=0.0),

@@ -135,6 +135,12 @@ def random_table(seed: int, num_states: int = 4, num_actions: int = 2, num_candi
     return UncertainTable(drawn / drawn.sum(-1, keepdim=True), reward.view(num_states, num_actions), nowhere, 0.8)
 
 
+def from_brute_force() -> float:
+    """Returns the difference of the found worst value from enumeration of all policies and regimes."""
+    table = random_table(0, num_states=3)
+    return abs(worst_case_search(table)[0] - best_worst_value(table))
+
+
 def windy_walk(seed: int = 0, winds: tuple[float, ...] = (0.0, 0.2, 0.4)) -> UncertainTable:
     """The walk of `windy_table` on 5 x 6 cells, in a wind that is nature's choice for each (cell, action); a third of
     the cells, drawn by the seed, are calm.
