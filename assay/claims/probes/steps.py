@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -164,15 +164,28 @@ def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = N
     return error.square() / 2, torch.stack(values).logsumexp(0) - recorded
 
 
-def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None) -> Tensor:
-    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B], the lowest of the
-    critics unless given.
+def rlpd_critics(seen: Seen, discount: float, reward: Tensor | None = None) -> Tensor:
+    """Returns the loss of RLPD's ten critics, with targets of a random pair of them and without entropy; `reward` [B]
+    replaces the recorded one.
+    """
+    step, models, row = step_of(seen), seen.models, torch.arange(len(seen.experience))
+    step = step if reward is None else replace(step, reward=reward)
+    action, _ = squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    onward, pair = output(models["q_target"], step.after, action), (10 * seen.uniform(1, 2, tag=3)[:, 0]).long()
+    lower = torch.minimum(onward[pair[:, 0], row], onward[pair[:, 1], row])
+    error = output(models["q"], step.now, step.action) - step.target(discount, lower)
+    return step.mean(error.square()) / 2
 
-    temperature * log pi(a|s) - q(s, a) - log temperature * (log pi(a|s) - dimensions), with the critics, the
+
+def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None, least: float = 2.0) -> Tensor:
+    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B], the lowest of the
+    critics unless given; `least` is minus the target entropy, one for each dimension unless given.
+
+    temperature * log pi(a|s) - q(s, a) - log temperature * (log pi(a|s) - least), with the critics, the
     temperature in the first term and log pi in the last held fixed.
     """
     step, log_temperature = step_of(seen), seen.models["temperature"].log_value
     action, logp = squashed(seen.models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
     value = output(seen.models["q"], step.now, action).amin(0) if q is None else q(step.now, action)
     actor = log_temperature.exp().detach() * logp - value
-    return step.mean(actor - log_temperature * (logp.detach() - 2.0))
+    return step.mean(actor - log_temperature * (logp.detach() - least))
