@@ -62,7 +62,7 @@ def schedule_gap(
 
 def handed_on(phase: Phase, engine: Engine) -> dict[str, Tensor]:
     """Returns the weights that a phase hands on, by their full names in later phases."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for own, place in phase.handed:
         flat = engine.flats[own]
         found |= {f"{place}.{part}": value for part, value in zip(flat.names, flat.split(flat.values), strict=True)}

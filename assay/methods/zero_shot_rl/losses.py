@@ -186,8 +186,8 @@ def forward_backward(
     world: Defaults = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()
 ) -> Recipe:
     """Forward-backward representations (arXiv:2103.07945) of play data; half of the tasks are goals anywhere in it."""
-    step, terms = Adam(learning_rate=1e-3, clip_norm=10.0), (MeasureLoss(0.9), Orthonormal(), *conservative)
-    stages = [Stage("measure", ("actor",), critic=terms, optimizer=step)]
+    step = Adam(learning_rate=1e-3, clip_norm=10.0)
+    stages = [Stage("measure", ("actor",), critic=(MeasureLoss(0.9), Orthonormal(), *conservative), optimizer=step)]
     if not world.discrete:
         stages += [Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)]
     return Recipe(
