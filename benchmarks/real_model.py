@@ -74,7 +74,7 @@ def train_one(options: argparse.Namespace) -> None:
     recipe = with_pretrained(find_method(method)[1].recipe(LANGUAGE), pinned(options.model))
     recipe = recipe.set("learning_rate", options.rate)
     placement = Placement(options.device, precision=torch.bfloat16 if options.device != "cpu" else None)
-    plan = make_plan(recipe, task, steps=options.steps, seed=int(seed), warmup=0, evaluations=6, placement=placement)
+    plan = make_plan(recipe, task, steps=options.steps, seed=int(seed), warmup=options.warmup, evaluations=6, placement=placement)
     untrained = Loop(recipe, task, seed=int(seed), num_steps=1, placement=placement)
     start_content = content(untrained.policy, task)
     del untrained
@@ -126,7 +126,7 @@ def train_all(options: argparse.Namespace) -> None:
             log = options.out / f"{one.replace(':', '-')}.log"
             log.parent.mkdir(parents=True, exist_ok=True)
             command = [sys.executable, "-m", "benchmarks.real_model", options.model, "--one", one]
-            for name in ("device", "steps", "rate", "out"):
+            for name in ("device", "steps", "rate", "warmup", "out"):
                 command += [f"--{name}", str(getattr(options, name))]
             with log.open("wb") as file:
                 running[one] = subprocess.Popen(command, stdout=file, stderr=file)
@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rate", type=float, default=1e-5)
+    parser.add_argument("--warmup", type=int, default=0, help="supervised steps before the method's own")
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)

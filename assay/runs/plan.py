@@ -291,10 +291,17 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
 
 
 def phases_of(plan: Plan) -> tuple[Phase, ...]:
-    """Returns the phases before the plan's own recipe: the supervised warm-up, then the recipe's phases."""
+    """Returns the phases before the plan's own recipe: the supervised warm-up, then the recipe's phases.
+
+    The warm-up of a pretrained actor has the learning rate of pretrained actors.
+    """
+    from assay.models.pretrained.transformers import Pretrained
+
     if not plan.warmup:
         return plan.recipe.before
-    recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
+    actor = plan.recipe.actor
+    trained = actor if isinstance(actor, Pretrained) else None
+    recipe = replace(catalogue.recipe_for("sft", plan.task, {}, trained), actor=actor)
     return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
 
 

@@ -33,7 +33,7 @@ from assay.parts.sources.fresh import FreshSequences
 from assay.parts.targets.one_step import NextValue
 from assay.recipes.defaults import LANGUAGE
 from assay.runs import catalogue, run
-from assay.runs.plan import make_plan
+from assay.runs.plan import make_plan, phases_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.prompts import Item, PromptTask
@@ -194,6 +194,12 @@ def test_rates_keep_their_schedule_and_take_the_pretrained_peak(path: str) -> No
     ppo = catalogue.with_pretrained(catalogue.methods()["ppo"].recipe(falling), actor)
     assert ppo.stages[0].optimizer.learning_rate == Linear(actor_rate, pytest.approx(actor_rate / 10))
     assert ppo.stages[1].optimizer.learning_rate == Linear(critic_rate, pytest.approx(critic_rate / 10))
+
+
+def test_the_warm_up_of_a_pretrained_actor_has_the_pretrained_rate(path: str) -> None:
+    (warm,) = phases_of(make_plan("grpo", "countdown", model=path, warmup=3))
+    assert warm.recipe.stages[0].optimizer.learning_rate == catalogue.PRETRAINED_RATE
+    assert isinstance(warm.recipe.actor, Pretrained)
 
 
 def test_settings_of_the_actor_hold_for_its_critics(path: str) -> None:
