@@ -3,8 +3,8 @@
     loss = sum_bt weight_bt * loss_bt / count
 
 The engine divides by the count of the whole update batch, so that micro-batches and padding do not change a loss. A
-term declares its count by one of two bases: `Weighed` takes an aggregation, `OverTransitions` counts decisions that
-have a next state.
+term declares its count by one of three bases: `Weighed` takes an aggregation, `OverDecisions` counts all decisions,
+`OverTransitions` those that have a next state.
 """
 
 from __future__ import annotations
@@ -127,6 +127,17 @@ class Weighed:
     def count(self, batch: Experience) -> Tensor:
         """Returns the count of the aggregation."""
         return self.aggregate.count(batch)
+
+
+class OverDecisions:
+    """A term that sums over all decisions; reads nothing besides the record and treats rows independently."""
+
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Returns the number of decisions."""
+        return batch.num_decisions
 
 
 class OverTransitions:

@@ -6,7 +6,7 @@ A record has one column more than steps: the last one holds the context after th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -125,3 +125,16 @@ def played(
     start, sample = map(torch.from_numpy, rows)
     record = recorder.finish(context).with_columns(group=start).add({"start": start, "sample": sample})
     return record, torch.stack([*told, torch.zeros_like(alive)], 1)
+
+
+def decided_again(actor: Any, batch: Experience, draw: Draw) -> Experience:
+    """Returns the rows with a new action of the actor in the context of every decision; nothing is executed, so rewards
+    are 0.
+    """
+    there = {name: value[batch.mask] for name, value in batch.context.items()}
+    place = np.arange(int(batch.mask.sum()))[:, None]
+    numbers = random.uniform(draw, place, np.arange(actor.num_draws)[None])
+    chosen, chance = actor.act(there, random.as_open_float32(numbers))
+    action, logp = batch.action.clone(), torch.zeros_like(batch.logp)
+    action[batch.mask], logp[batch.mask] = chosen.to(action.dtype), chance.to(logp.dtype)
+    return replace(batch, action=action, logp=logp, reward=torch.zeros_like(batch.reward))

@@ -17,10 +17,8 @@ from assay.core.slots import Scene
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.methods.fisor.base import WithCosts, fisor, least_harm
-from assay.methods.fisor.candidates import BestOf
 from assay.methods.fisor.models import Diffusion, alphas
-from assay.methods.fisor.objectives import Feasible
-from assay.methods.fisor.targets import WorstToCome
+from assay.methods.fisor.parts import BestOf, Feasible, WorstToCome
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.critics.td import Td

@@ -17,10 +17,9 @@ from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
-from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
+from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled, Sparse, sparse_perceptron
-from assay.methods.stream_x.objectives import TracePolicy
-from assay.methods.stream_x.rollout import Stream
+from assay.methods.stream_x.stream import Stream
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.runs import catalogue

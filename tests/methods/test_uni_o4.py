@@ -19,9 +19,9 @@ from assay.engine.engine import Engine, StageView
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods.uni_o4.base import uni_o4
-from assay.methods.uni_o4.credit import CriticAdvantage
+from assay.methods.uni_o4.losses import DiverseLikelihood
 from assay.methods.uni_o4.models import ClampedQ, Committee
-from assay.methods.uni_o4.objectives import DiverseLikelihood
+from assay.methods.uni_o4.offline import CriticAdvantage
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Critic, Policy
 from assay.parts.rewards.scaled import ScaledReward

@@ -15,7 +15,6 @@ from assay.core.slots import Scene
 from assay.core.spaces import Box
 from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
-from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.losses import (
     ConservativeMeasures,
     ConservativeValues,
@@ -23,9 +22,9 @@ from assay.methods.zero_shot_rl.losses import (
     MeasureLoss,
     Orthonormal,
     Rows,
+    forward_backward,
 )
-from assay.methods.zero_shot_rl.models import ForwardBackwardActor
-from assay.methods.zero_shot_rl.waves import Waves
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor, Waves
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled

@@ -9,7 +9,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 
 from assay.claims.probes import by_hand
 from assay.claims.probes.completions import answered, completed, listed, log_gap, mode_gap, reward_gap, rewarded
-from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
+from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions, recorded_near
 from assay.claims.probes.episodes import (
     AllEpisodes,
     bandit_episodes,
@@ -55,7 +55,7 @@ from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
 from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
-from assay.claims.probes.schedules import history, schedule_gap
+from assay.claims.probes.schedules import handed_on, history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
 from assay.claims.probes.training import at_posterior, distance_from_posterior, trained_table
@@ -113,6 +113,7 @@ __all__ = [
     "gradient_variance",
     "greedy_gap",
     "groups_with_right",
+    "handed_on",
     "handed_out",
     "history",
     "is_refused",
@@ -124,6 +125,7 @@ __all__ = [
     "outcomes",
     "posterior",
     "preference_push",
+    "recorded_near",
     "reward_gap",
     "rewarded",
     "schedule_gap",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from assay.claims.probes.formulas import BOX_SPEC, CHOICE_SPEC, fragments, transitions
 from assay.core.record import Experience, Origin
@@ -29,3 +30,9 @@ def box_fragments() -> Experience:
     observation = torch.randn(*data.mask.shape, 3, generator=draw, dtype=torch.float64)
     action = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64)
     return replace(data, context={"observation": observation}, action=action)
+
+
+def recorded_near(data: Experience, logp: Tensor, seed: int) -> Experience:
+    """Returns the experience with recorded log-densities near `logp`, those of an actor: some ratios are clipped."""
+    moved = torch.randn(data.mask.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return replace(data, logp=logp.detach() + 0.3 * moved)

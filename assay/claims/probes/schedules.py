@@ -1,4 +1,4 @@
-"""Which models an update moves: stages that are due, target networks and their rates."""
+"""Which models an update moves: stages that are due, target networks and their rates; what a phase hands on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from assay.claims.probes.formulas import prepared
-from assay.core.recipe import Recipe
+from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.spaces import Spec
 from assay.engine.engine import Engine
@@ -58,3 +58,12 @@ def schedule_gap(
             moved = rate * (after[model] - before[name]) if update % often == 0 else 0.0 * before[name]
             worst = max(worst, float((after[name] - before[name] - moved).abs().max()))
     return worst
+
+
+def handed_on(phase: Phase, engine: Engine) -> dict[str, Tensor]:
+    """Returns the weights that a phase hands on, by their full names in later phases."""
+    found: dict[str, Tensor] = {}
+    for own, place in phase.handed:
+        flat = engine.flats[own]
+        found |= {f"{place}.{part}": value for part, value in zip(flat.names, flat.split(flat.values), strict=True)}
+    return found

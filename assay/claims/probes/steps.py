@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -62,6 +62,33 @@ def normal(uniform: Tensor) -> Tensor:
     return math.sqrt(2.0) * torch.erfinv(2.0 * uniform.double() - 1.0)
 
 
+def times(time: Tensor) -> Tensor:
+    """Returns the features of a time in [0, 1], [..., 1] -> [..., 4], as exact as those of path actors: float32."""
+    t, angle = time.float(), math.pi * time.float()
+    return torch.cat((2 * t - 1, angle.sin(), (2 * angle).sin(), (2 * angle).cos()), -1).double()
+
+
+Chain = Callable[[int, Tensor], torch.distributions.Normal]
+"""(number of the step, point) -> distribution of the next point of a path, [..., A]."""
+
+
+def path_of(noise: Tensor, chain: Chain) -> Tensor:
+    """Returns the path [..., K + 1, A] of these normal numbers, which begins with the first of them."""
+    points = [noise[..., 0, :]]
+    for k in range(noise.shape[-2] - 1):
+        normal = chain(k, points[-1])
+        points.append(normal.mean + normal.stddev * noise[..., k + 1, :])
+    return torch.stack(points, -2)
+
+
+def path_logp(path: Tensor, chain: Chain) -> Tensor:
+    """Returns the log-density of paths [..., K + 1, A], one Gaussian after the other; the first is standard normal."""
+    logp = torch.distributions.Normal(0.0, 1.0).log_prob(path[..., 0, :]).sum(-1)
+    for k in range(path.shape[-2] - 1):
+        logp = logp + chain(k, path[..., k, :]).log_prob(path[..., k + 1, :]).sum(-1)
+    return logp
+
+
 def bounded(model: Any, observation: Tensor) -> Tensor:
     """Returns the action of a deterministic actor of BOX_SPEC."""
     return CENTRE + HALF * output(model, observation).tanh()
@@ -104,6 +131,19 @@ def double_q(seen: Seen, discount: float) -> tuple[Tensor, Tensor]:
     return q, error.square() / 2
 
 
+def expectile(gap: Tensor, level: float) -> Tensor:
+    """Returns the squares of gaps, weighted by `level` where they are positive and by 1 - level where not."""
+    return torch.where(gap < 0, 1.0 - level, level) * gap.square()
+
+
+def iql(seen: Seen, discount: float, level: float) -> dict[str, Tensor]:
+    """Returns IQL's losses of V, an expectile of the target critics' lower value, and of Q with targets by V."""
+    step, models = step_of(seen), seen.models
+    gain = output(models["q_target"], step.now, step.action).amin(0).detach() - output(models["value"], step.now)
+    error = output(models["q"], step.now, step.action) - step.target(discount, output(models["value"], step.after))
+    return {"value": step.mean(expectile(gain, level)), "q": step.mean(error.square()) / 2}
+
+
 def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns half the squared errors of SAC's critics, with targets without entropy, and CQL's penalty of each with
     `num` proposals of each kind, [N, B] both; if `least` [B] is given the policy's proposals are worth at least that.
@@ -124,15 +164,28 @@ def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = N
     return error.square() / 2, torch.stack(values).logsumexp(0) - recorded
 
 
-def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None) -> Tensor:
-    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B], the lowest of the
-    critics unless given.
+def rlpd_critics(seen: Seen, discount: float, reward: Tensor | None = None) -> Tensor:
+    """Returns the loss of RLPD's ten critics, with targets of a random pair of them and without entropy; `reward` [B]
+    replaces the recorded one.
+    """
+    step, models, row = step_of(seen), seen.models, torch.arange(len(seen.experience))
+    step = step if reward is None else replace(step, reward=reward)
+    action, _ = squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    onward, pair = output(models["q_target"], step.after, action), (10 * seen.uniform(1, 2, tag=3)[:, 0]).long()
+    lower = torch.minimum(onward[pair[:, 0], row], onward[pair[:, 1], row])
+    error = output(models["q"], step.now, step.action) - step.target(discount, lower)
+    return step.mean(error.square()) / 2
 
-    temperature * log pi(a|s) - q(s, a) - log temperature * (log pi(a|s) - dimensions), with the critics, the
+
+def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None, least: float = 2.0) -> Tensor:
+    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B], the lowest of the
+    critics unless given; `least` is minus the target entropy, one for each dimension unless given.
+
+    temperature * log pi(a|s) - q(s, a) - log temperature * (log pi(a|s) - least), with the critics, the
     temperature in the first term and log pi in the last held fixed.
     """
     step, log_temperature = step_of(seen), seen.models["temperature"].log_value
     action, logp = squashed(seen.models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
     value = output(seen.models["q"], step.now, action).amin(0) if q is None else q(step.now, action)
     actor = log_temperature.exp().detach() * logp - value
-    return step.mean(actor - log_temperature * (logp.detach() - 2.0))
+    return step.mean(actor - log_temperature * (logp.detach() - least))

@@ -18,6 +18,7 @@ from assay.methods.archer import turns
 from assay.ops import random
 from assay.parts.sources.replay import PLAIN, Replay, from_columns
 from assay.playing.completions import complete
+from assay.playing.episodes import decided_again
 
 PADDED_TO = 16
 """Widths are multiples of this, so that the buffer is seldom widened."""
@@ -90,7 +91,7 @@ class NewTurns(Source):
         for update, batch in enumerate(self.replay(scene, state)):
             actor, draw = scene.models.model(self.actor), scene.draw.at(5, update)
             is_text = isinstance(scene.task.spec.action, Vocabulary)
-            fresh = utterances_again(scene.task, actor, batch, draw) if is_text else actions_again(actor, batch, draw)
+            fresh = utterances_again(scene.task, actor, batch, draw) if is_text else decided_again(actor, batch, draw)
             scene.log("new_decisions", float(fresh.mask.sum()))
             yield fresh
 
@@ -109,17 +110,6 @@ def utterances_again(task: Task, actor: Any, batch: Experience, draw: Draw) -> E
         actor, prompts, rows, one, draw.at(1), max_tokens=most, vocabulary=task.spec.action, greedy=False
     )
     return replace(fresh, turn=torch.zeros_like(fresh.action), group=None, extra={})
-
-
-def actions_again(actor: Any, batch: Experience, draw: Draw) -> Experience:
-    """Returns the rows with a new action in the context of every decision."""
-    there = {name: value[batch.mask] for name, value in batch.context.items()}
-    place = np.arange(int(batch.mask.sum()))[:, None]
-    numbers = random.uniform(draw, place, np.arange(actor.num_draws)[None])
-    chosen, chance = actor.act(there, random.as_open_float32(numbers))
-    action, logp = batch.action.clone(), torch.zeros_like(batch.logp)
-    action[batch.mask], logp[batch.mask] = chosen.to(action.dtype), chance.to(logp.dtype)
-    return replace(batch, action=action, logp=logp, reward=torch.zeros_like(batch.reward))
 
 
 def columns_of_rows(experience: Experience) -> dict[str, Tensor]:

@@ -17,11 +17,10 @@ from assay import recipes
 from assay.claims import Edit, Exact, Expect, Final, Measured, Method, probes
 from assay.methods.fisor import claims
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
-from assay.methods.fisor.candidates import BestOf
-from assay.methods.fisor.objectives import Feasible
+from assay.methods.fisor.parts import BestOf, Feasible, WorstToCome
 from assay.methods.fisor.reach import horizon_error, least_overlap
-from assay.methods.fisor.targets import WorstToCome
 from assay.recipes.defaults import CONTINUOUS
+from assay.tasks.control.pendulum import pendulum
 
 HARM: Any = fisor().stages[-1].critic[0]
 """The loss of the harm critics."""
@@ -78,7 +77,7 @@ METHOD = Method(
               lambda: claims.choice_gap(fisor()), at_most=1e-5),
         Exact("targets follow at rate 0.02, the average at 0.01", schedule_gap, at_most=1e-7),
         Exact("half of the data ignore costs", lambda: claims.extra_cost(fisor()), at_least=0.01),
-        Exact("data without costs are refused", lambda: claims.is_refused(fisor()), equals=1.0),
+        Exact("data without costs are refused", lambda: probes.is_refused(fisor(), pendulum()), equals=1.0),
         Exact("the safe set is the enumerated one, in 10 random processes",
               lambda: least_overlap(HARM.target.backed_up), equals=1.0),
         Exact("a forced violation is seen ln(harm + 1) / -ln(g) ahead",

@@ -11,10 +11,8 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.slots import Task
-from assay.methods.fisor.candidates import BestOf
 from assay.methods.fisor.models import Diffusion
-from assay.methods.fisor.objectives import Feasible
-from assay.methods.fisor.targets import WorstToCome
+from assay.methods.fisor.parts import BestOf, Feasible, WorstToCome
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic, Policy

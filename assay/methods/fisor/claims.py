@@ -6,7 +6,7 @@ Axes: B transitions, C candidates, A actions, K = 5 denoising steps.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, log, pi
+from math import exp
 from typing import Any
 
 import torch
@@ -15,19 +15,13 @@ from torch import Tensor
 from assay.claims import probes
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
-from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Need
-from assay.core.slots import Scene
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.core.record import Experience
+from assay.engine.loop import Loop
 from assay.methods.fisor.reach import overlap
 from assay.parts.sources.logged import Log
-from assay.tasks.control.pendulum import pendulum
 from assay.tasks.control.steered import avoidable, steered_hazards
 
-NEAR = 0.2
-"""Distance from a disc's edge within which states are tested; farther away every state is safe."""
 ALPHAS = [exp(-0.1 / 5 - 9.9 * (2 * k - 1) / 50) for k in range(1, 6)]
 TOTALS = torch.tensor(ALPHAS).double().cumprod(0)
 
@@ -42,10 +36,8 @@ def with_costs(dtype: torch.dtype = torch.float64) -> Experience:
 
 
 def noise_of(actor: Any, seen: Tensor, k: Tensor, point: Tensor) -> Tensor:
-    """Returns eps(s, k, x); time features are single precision."""
-    t = k.float().unsqueeze(-1) / 5
-    features = torch.cat((2 * t - 1, (pi * t).sin(), (2 * (pi * t)).sin(), (2 * (pi * t)).cos()), -1).double()
-    found: Tensor = actor.noise.net(torch.cat((seen, features, point), -1))
+    """Returns eps(s, k, x)."""
+    found: Tensor = actor.noise.net(torch.cat((seen, steps.times(k.float().unsqueeze(-1) / 5), point), -1))
     return found
 
 
@@ -59,18 +51,13 @@ def shift(model: Any, by: Tensor) -> None:
 def weights_by_hand(models: Any, step: steps.Step) -> Tensor:
     worst = steps.output(models["harm_q_target"], step.now, step.action).amax(0)
     gain = steps.output(models["q_target"], step.now, step.action).amin(0) - steps.output(models["value"], step.now)
-    harm, found = steps.output(models["harm"], step.now), []
-    for row in range(len(gain)):
-        if harm[row] > 0:
-            found.append((5 * (harm[row] - worst[row])).exp().clamp(max=150))
-        else:
-            found.append((10 * gain[row]).exp().clamp(max=100) * (1.0 if worst[row] <= 0 else 0.0))
-    return torch.stack(found).detach()
+    harm = steps.output(models["harm"], step.now)
+    safe = (10 * gain).exp().clamp(max=100) * (worst <= 0)
+    return torch.where(harm > 0, (5 * (harm - worst)).exp().clamp(max=150), safe).detach()
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    data, models, out = seen.experience, seen.models, steps.output
-    step = steps.step_of(seen)
+    step, data, models, out = steps.step_of(seen), seen.experience, seen.models, steps.output
     shift(models["harm_q_target"], -out(models["harm_q_target"], step.now, step.action).amax(0).median())
     better = out(models["q_target"], step.now, step.action).amin(0) - out(models["value"], step.now)
     shift(models["value"], better.mean())
@@ -79,37 +66,29 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     noise, total = steps.normal(uniform[:, 1:]), TOTALS[k - 1].unsqueeze(-1)
     point = total.sqrt() * (step.action - steps.CENTRE) / steps.HALF + (1 - total).sqrt() * noise
     misfit = (noise_of(models["actor"], step.now, k, point) - noise).square().sum(-1)
-    gain = out(models["q_target"], step.now, step.action).amin(0).detach() - out(models["value"], step.now)
     excess = out(models["harm_q_target"], step.now, step.action).amax(0).detach() - out(models["harm"], step.now)
     assert data.cost is not None
     h = torch.where(data.cost[:, 0].sum(-1) > 0, 5.0, -1.0).double()
     later = 0.1 * h + 0.9 * torch.maximum(h, out(models["harm"], step.after))
     target = torch.where(data.terminal[:, 0], h, later).detach()
-    error = out(models["q"], step.now, step.action) - step.target(0.95, out(models["value"], step.after))
     return {
         "actor": step.mean(weights_by_hand(models, step) * misfit),
-        "value": step.mean((0.1 + 0.8 * (gain >= 0).double()) * gain.square()),
-        "q": step.mean(error.square()) / 2,
-        "harm": step.mean((0.98 - 0.96 * (excess >= 0).double()) * excess.square()),
+        **steps.iql(seen, 0.95, 0.9),
+        "harm": step.mean(steps.expectile(excess, 0.02)),
         "harm q": step.mean((out(models["harm_q"], step.now, step.action) - target).square()) / 2,
     }
 
 
 # ---------------------------------------------------------------------------------------------------- acting
-def denoised(actor: Any, seen: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns action, path and log-density of denoising steps with these normal numbers [..., 5, A]."""
-    point, path, logp = noise[..., 0, :], [noise[..., 0, :]], (-noise[..., 0, :].square() / 2 - log(2 * pi) / 2).sum(-1)
-    for place, k in enumerate(range(5, 0, -1)):
-        alpha, total = ALPHAS[k - 1], TOTALS[k - 1]
-        guess = noise_of(actor, seen, torch.full(seen.shape[:-1], k), point)
-        mean = ((point - (1 - alpha) / (1 - total).sqrt() * guess) / alpha**0.5).clamp(-1.0, 1.0)
-        if k == 1:
-            return steps.CENTRE + steps.HALF * mean, torch.stack(path, -2), logp
-        normal = torch.distributions.Normal(mean, (1 - alpha) ** 0.5)
-        point = mean + (1 - alpha) ** 0.5 * noise[..., place + 1, :]
-        logp = logp + normal.log_prob(point).sum(-1)
-        path.append(point)
-    raise AssertionError
+def denoised(actor: Any, seen: Tensor, k: int, point: Tensor) -> Tensor:
+    """Returns the mean of the point after step k."""
+    alpha, guess = ALPHAS[k - 1], noise_of(actor, seen, torch.full(seen.shape[:-1], k), point)
+    return ((point - (1 - alpha) / (1 - TOTALS[k - 1]).sqrt() * guess) / alpha**0.5).clamp(-1.0, 1.0)
+
+
+def steps_in(actor: Any, seen: Tensor) -> steps.Chain:
+    """Returns the steps with noise, all but the last, in these states."""
+    return lambda k, x: torch.distributions.Normal(denoised(actor, seen, 5 - k, x), (1 - ALPHAS[4 - k]) ** 0.5)
 
 
 @torch.no_grad()
@@ -118,23 +97,21 @@ def choice_gap(recipe: Recipe) -> Tensor:
     below -0.9, and of the score of a path to its density; without random numbers equal rows must act equally.
     """
     models: Any = built(recipe, probes.BOX_SPEC).models
-    seen = probes.transitions(num=64).context["observation"][:, 0]
-    uniform = torch.rand(64, 16 * 10, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    spread, chooser = seen.repeat_interleave(16, 0), recipe.policy(models)
-    noise = steps.normal(uniform).view(64 * 16, 5, 2)
-    action, path, logp = denoised(models["average"], spread, noise)
+    data, actor, chooser = probes.transitions(num=64), models["average"], recipe.policy(models)
+    seen, draw = data.context["observation"][:, 0], torch.Generator().manual_seed(5)
+    uniform = torch.rand(64, 16 * 10, generator=draw, dtype=torch.float64)
+    spread, noise = seen.repeat_interleave(16, 0), steps.normal(uniform).view(64 * 16, 5, 2)
+    last = steps.path_of(noise, steps_in(actor, spread))[:, -1]
+    action = steps.CENTRE + steps.HALF * denoised(actor, spread, 1, last)
     harm = steps.output(models["harm_q_target"], spread, action).amax(0).view(64, 16)
     shift(models["harm_q_target"], -1.0 - harm.median())
     harm = harm - 1.0 - harm.median()
     best = [next(c for c in range(16) if row[c] <= max(float(row.min()), -0.9)) for row in harm]
     found, wanted = chooser.act({"observation": seen}, uniform)[0], action.view(64, 16, 2)[torch.arange(64), best]
     one, other = (chooser.act({"observation": rows}, None)[0] for rows in (seen, seen.flip(0)))
-    yes = torch.ones(len(spread), 1, dtype=torch.bool)
-    zero = torch.zeros(len(spread), 1, dtype=torch.float64)
-    context = {"observation": spread.unsqueeze(1)}
-    rows = Experience(context, action.unsqueeze(1), yes, zero, zero, yes, ~yes, extra={"path": path.unsqueeze(1)})
-    scored = models["average"].score(rows, frozenset({Need.LOGP})).logp[:, 0]
-    gaps = [found - wanted, one - other.flip(0), (scored - logp).unsqueeze(1)]
+    path = torch.randn(64, 2, 5, 2, generator=draw, dtype=torch.float64)
+    logp = steps.path_logp(path, steps_in(actor, data.context["observation"])) * data.mask
+    gaps = [found - wanted, one - other.flip(0), actor.score(data.add({"path": path}), frozenset()).logp - logp]
     return torch.stack([gap.abs().max() for gap in gaps]).max() + ((one[1:] == one[:-1]).all()).double()
 
 
@@ -145,41 +122,19 @@ def extra_cost(recipe: Recipe) -> Tensor:
     return second - first
 
 
-def is_refused(recipe: Recipe) -> bool:
-    """Returns whether data without costs are an error before training."""
-    source: Any = recipe.source
-    short = replace(source, logs=tuple(replace(log, episodes=1) for log in source.logs))
-    try:
-        short.init(Scene(pendulum()))
-    except AssayError:
-        return True
-    return False
-
-
 # ---------------------------------------------------------------------------------------------------- measured
-def seen_near_discs() -> tuple[dict[str, Tensor], Tensor]:
-    """Returns contexts of recorded decisions near discs, of episodes unused by any recipe, and whether each is safe."""
-    task = steered_hazards()
-    logs = [Log(100, noise=0.4, first=5_000, reckless=which) for which in (False, True)]
-    seen = torch.cat([log.columns(task)["context.observation"][:, 0] for log in logs])
-    seen = seen[seen[:, 4:].amin(1) < NEAR]
-    state = torch.cat((seen[:, :2], 0.1 * seen[:, 2:4]), 1).double().numpy().T
-    return {"observation": seen}, torch.from_numpy(avoidable(state))
-
-
 def feasible_overlap(recipe: Recipe, seed: int) -> float:
     """Returns the intersection over union of {V_h <= 0} and the states from which test manoeuvres stay clear, after
-    training the recipe's stages on its own data.
+    training the recipe's stages on its own data; of recorded states near discs, in episodes unused by any recipe.
     """
-    task, source = steered_hazards(), recipe.source
-    engine, state = Engine(recipe, task.spec, seed, Placement()), source.init(Scene(task))
-    for step in range(recipe.steps):
-        for batch in source(Scene(task, draw=Draw(seed, (step,))), state):
-            batch = engine.annotate(batch, recipe.needs)
-            for stage in recipe.stages:
-                engine.update(stage, batch)
-            engine.follow(recipe.copies)
-    context, safe = seen_near_discs()
-    critic: Any = engine.models["harm"]
+    task = steered_hazards()
+    loop = Loop(recipe, task, seed=seed, num_steps=recipe.steps)
+    for _ in range(recipe.steps):
+        loop.step()
+    logs = [Log(100, noise=0.4, first=5_000, reckless=which) for which in (False, True)]
+    seen = torch.cat([log.columns(task)["context.observation"][:, 0] for log in logs])
+    seen = seen[seen[:, 4:].amin(1) < 0.2]  # farther from a disc's edge every state is safe
+    state = torch.cat((seen[:, :2], 0.1 * seen[:, 2:4]), 1).double().numpy().T
+    critic: Any = loop.engine.models["harm"]
     with torch.no_grad():
-        return overlap(critic(context) <= 0, safe)
+        return overlap(critic({"observation": seen}) <= 0, torch.from_numpy(avoidable(state)))

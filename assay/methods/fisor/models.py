@@ -1,16 +1,13 @@
 """Diffusion actors: an action is denoised in K steps. Axes: B, T, N rows, K steps, A actions.
 
-Points are in units of half the action range around its centre. Steps k = K, ..., 1 remove noise; alpha_k is the
-variance-preserving schedule of Xiao et al. 2022 that FISOR and IDQL use:
+Steps k = K, ..., 1 remove noise; alpha_k is the variance-preserving schedule of Xiao et al. 2022, as in FISOR and IDQL:
 
     alpha_k = exp(-low / K - (high - low) (2k - 1) / (2 K^2)),   abar_k = alpha_1 ... alpha_k,   low, high = 0.1, 10
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +16,10 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Body
 from assay.core.spaces import Box, Context, Spec
-from assay.models.bodies.paths import Timed, path_logp, path_noise, time_features, walked
+from assay.models.bodies.paths import Timed, path_logp, path_noise, walked
 from assay.models.bodies.perceptron import feature_size, features
-from assay.models.heads.spaces import bounds, need_box
+from assay.models.heads.paths import OfPaths, PathPolicy
+from assay.models.heads.spaces import need_box
 from assay.ops.distributions import normal_sample
 
 LOW, HIGH = 0.1, 10.0
@@ -33,7 +31,7 @@ def alphas(steps: int) -> Tensor:
     return (-LOW / steps - 0.5 * (HIGH - LOW) * (2.0 * k - 1.0) / steps**2).exp()
 
 
-class DiffusionPolicy(nn.Module):
+class DiffusionPolicy(PathPolicy):
     """x_K ~ N(0, I);  x_(k-1) = clip(x_k - (1 - alpha_k) / sqrt(1 - abar_k) * eps(s, k, x_k)) / sqrt(alpha_k)) +
     noise.
 
@@ -41,27 +39,18 @@ class DiffusionPolicy(nn.Module):
     x_1, whose density is known (DDPM, arXiv:2006.11239). Without uniform numbers there is no noise at all.
     """
 
-    centre: Tensor
-    half_range: Tensor
-    times: Tensor
     alpha: Tensor
     total: Tensor
 
     def __init__(self, body: Body, num_inputs: int, space: Box, steps: int) -> None:
-        super().__init__()
-        self.steps, self.size = steps, space.size
-        self.num_draws, self.num_misfit_draws = steps * space.size, 1 + space.size
-        self.noise = Timed(body, num_inputs + space.size, space.size)
-        centre, half_range = bounds(space)
-        alpha = alphas(steps)
         # Paths run from K down to 1, so the buffers do too.
-        self.register_buffer("centre", centre)
-        self.register_buffer("half_range", half_range)
-        self.register_buffer("times", time_features(torch.arange(steps, 0, -1) / steps))
+        super().__init__(space, steps, torch.arange(steps, 0, -1) / steps)
+        self.noise = Timed(body, num_inputs + space.size, space.size)
+        alpha = alphas(steps)
         self.register_buffer("alpha", alpha.flip(0).float())
         self.register_buffer("total", alpha.cumprod(0).flip(0).float())
 
-    def denoised(self, seen: Tensor, which: Tensor, point: Tensor) -> Tensor:
+    def denoised(self, seen: Tensor, which: int | slice | Tensor, point: Tensor) -> Tensor:
         """Returns the mean of the point after step `which` (0 is the first taken); seen and point are [..., size]."""
         noise = self.noise(point.shape[:-1], seen, self.times[which], point)
         alpha, total = self.alpha[which].unsqueeze(-1), self.total[which].unsqueeze(-1)
@@ -69,11 +58,11 @@ class DiffusionPolicy(nn.Module):
 
     def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Samples an action; returns it with its path x_K, ..., x_1 [N, K, A] and the path's log-density."""
-        seen, order = features(context), torch.arange(self.steps, device=self.alpha.device)
+        seen = features(context)
         log_std = self.log_std(seen)
         noise = path_noise(uniform, self.steps, self.size, seen)
-        path, mean = walked(lambda k, point: self.denoised(seen, order[k], point), log_std, noise)
-        action = self.centre + self.half_range * self.denoised(seen, order[-1], path[:, -1])
+        path, mean = walked(lambda k, point: self.denoised(seen, k, point), log_std, noise)
+        action = self.centre + self.half_range * self.denoised(seen, -1, path[:, -1])
         return action, path_logp(path, mean, log_std), path
 
     def log_std(self, seen: Tensor) -> Tensor:
@@ -81,16 +70,10 @@ class DiffusionPolicy(nn.Module):
         spread = 0.5 * (1.0 - self.alpha[:-1]).log()
         return spread.unsqueeze(-1).expand(*seen.shape[:-1], self.steps - 1, self.size)
 
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Samples an action; returns it with the log-density of its path."""
-        action, logp, _ = self.walk(context, uniform)
-        return action, logp
-
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Returns the log-densities of the recorded paths."""
         path, seen = batch.column("path"), features(batch.context)
-        order = torch.arange(self.steps - 1, device=path.device)
-        mean = self.denoised(seen.unsqueeze(-2).expand(*path.shape[:-2], self.steps - 1, -1), order, path[..., :-1, :])
+        mean = self.denoised(seen.unsqueeze(-2), slice(-1), path[..., :-1, :])
         return Scored(path_logp(path, mean, self.log_std(seen)) * batch.mask)
 
     def misfit(self, context: Context, action: Tensor, uniform: Tensor) -> Tensor:
@@ -103,14 +86,10 @@ class DiffusionPolicy(nn.Module):
 
 
 @dataclass(frozen=True)
-class Diffusion(ActorHead):
+class Diffusion(OfPaths, ActorHead):
     """A diffusion policy of `steps` steps, at least two: with one step no part of the path has a density."""
 
     steps: int = 5
-    breaks: ClassVar[Mapping[str, str]] = {
-        "normalised": "the density is of a path, which an action alone does not give",
-        "frequencies": "the density is of a path, which an action alone does not give",
-    }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the actor for this task."""

@@ -11,39 +11,21 @@ from math import ceil, log
 import torch
 from torch import Tensor
 
+from assay.claims import probes
 from assay.core.record import Experience
 
 Target = Callable[[Experience, Tensor], Tensor]
 """(decisions, next values) -> the critic's targets, both [B, 1]."""
 
 
-def every_decision(unsafe_SA: Tensor) -> Experience:
-    """Returns a row for each decision of each state, in order, float64; unsafe decisions cost 1."""
-    num = unsafe_SA.numel()
-    nothing, mask = torch.zeros(num, 1, dtype=torch.float64), torch.ones(num, 1, dtype=torch.bool)
-    state = torch.arange(len(unsafe_SA)).repeat_interleave(unsafe_SA.shape[1]).unsqueeze(1)
-    return Experience(
-        context={"state": state},
-        action=torch.arange(unsafe_SA.shape[1]).repeat(len(unsafe_SA)).unsqueeze(1),
-        mask=mask,
-        logp=nothing,
-        reward=nothing,
-        terminal=~mask,
-        truncated=~mask,
-        cost=unsafe_SA.double().view(num, 1, 1),
-    )
-
-
-def worst_values(target: Target, successor_SA: Tensor, unsafe_SA: Tensor, sweeps: int = 3000) -> Tensor:
+def worst_values(target: Target, successor_SA: Tensor, unsafe_SA: Tensor, sweeps: int = 400) -> Tensor:
     """Returns V [S] = min over a of target(s, a), iterated to convergence: the fixed point where expectiles are
     minima.
     """
-    record, value = every_decision(unsafe_SA), torch.zeros(len(unsafe_SA), dtype=torch.float64)
+    cost, value = unsafe_SA.double().view(-1, 1, 1), torch.zeros(len(unsafe_SA), dtype=torch.float64)
+    record = probes.outcomes(*[0.0] * len(cost)).with_columns(cost=cost, terminal=torch.zeros_like(cost[..., 0]) > 0)
     for _ in range(sweeps):
-        before, q = value, target(record, value[successor_SA].view(-1, 1)).view(unsafe_SA.shape)
-        value = q.amin(1)
-        if float((value - before).abs().max()) < 1e-14:
-            break
+        value = target(record, value[successor_SA].view(-1, 1)).view(unsafe_SA.shape).amin(1)
     return value
 
 

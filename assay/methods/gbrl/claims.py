@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from assay.claims import by_hand, probes
-from assay.claims.probes import steps
 from assay.claims.probes.formulas import prepared
 from assay.core.record import Experience, Fit, Progress
 from assay.engine.engine import Engine
@@ -24,21 +23,13 @@ ROWS = torch.sin(torch.arange(1.0, 61.0).double() ** 2).view(20, 3)
 
 
 def played() -> Experience:
-    """Returns sequences whose observations are one code of four and two numbers."""
-    data, draw = probes.sequences(), torch.Generator().manual_seed(5)
+    """Returns fragments whose observations are one code of four and two numbers."""
+    data, draw = probes.fragments(num=16), torch.Generator().manual_seed(5)
     code = torch.randint(0, 4, (*data.mask.shape, 1), generator=draw).double()
     rest = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64).float().double()
     # The policy without trees is uniform: recorded log-probabilities are around that.
-    return replace(data, context={"observation": torch.cat((code, rest), -1)}, logp=0.5 * data.logp - 0.9)
-
-
-def advantages_by_hand() -> Tensor:
-    """Returns the distance of the advantages from generalised ones by hand, on fragments with gaps and ends."""
-    draw = torch.Generator().manual_seed(3)
-    data = probes.fragments()
-    value = torch.randn(data.mask.shape, generator=draw, dtype=torch.float64)
-    found = probes.credited(gbrl(CONTROL), data.add({"value": value})).column("advantage")
-    return (found - by_hand.whitened(by_hand.gae(data, value, 0.98, 0.9), data)).abs().max()
+    seen, logp = {"observation": torch.cat((code, rest), -1)}, 0.5 * data.logp - 0.9
+    return replace(data, context=seen, logp=logp, reward=data.reward + 1.0)
 
 
 def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor]:
@@ -59,16 +50,14 @@ def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor
     return nodes
 
 
-def ppo_gradients(data: Experience, logits: Tensor, value: Tensor, target: Tensor, advantage: Tensor) -> Tensor:
+def ppo_gradients(data: Experience, outputs_BTP: Tensor) -> Tensor:
     """Returns the gradient [R, 5] of each decision's loss in its four logits and its value: ppo of CONTROL."""
-    logits, value = logits.detach().requires_grad_(), value.detach().requires_grad_()
-    log_prob = logits.log_softmax(-1)
-    ratio = (log_prob.gather(-1, data.action.unsqueeze(-1)).squeeze(-1) - data.logp).exp()
-    surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
-    entropy = -(log_prob.exp() * log_prob).sum(-1)
-    loss = ((value - target).square() / 2 - surrogate - 0.003 * entropy)[data.mask].sum()
-    slopes = torch.autograd.grad(loss, (logits, value))
-    return torch.cat((slopes[0][data.mask], slopes[1][data.mask].unsqueeze(-1)), -1)
+    outputs = outputs_BTP.clone().requires_grad_()
+    log_prob = outputs[..., :4].log_softmax(-1)
+    logp = log_prob.gather(-1, data.action.unsqueeze(-1)).squeeze(-1)
+    losses = by_hand.ppo(data, logp, -(log_prob.exp() * log_prob).sum(-1), outputs[..., 4], 0.98, 0.9)
+    (slope,) = torch.autograd.grad(losses["policy"] + losses["value"], outputs)
+    return data.num_decisions * slope[data.mask]
 
 
 def boosting_gap() -> float:
@@ -77,11 +66,8 @@ def boosting_gap() -> float:
     engine = Engine(recipe, probes.CHOICE_SPEC, 0, Placement())
     outputs, seen = torch.zeros(*data.mask.shape, 5, dtype=torch.float64), data.context["observation"]
     for _ in range(2):
-        target = steps.gae_return(data, outputs[..., 4], 0.98, 0.9)
-        gain = (target - outputs[..., 4])[data.mask]
-        advantage = torch.zeros_like(target).masked_scatter(data.mask, (gain - gain.mean()) / gain.std())
         engine.update(recipe.stages[0], prepared(recipe, engine, data))
-        gradient = ppo_gradients(data, outputs[..., :4], outputs[..., 4], target, advantage)
+        gradient = ppo_gradients(data, outputs)
         for leaf in best_tree(seen, data.mask, gradient):
             own = leaf[data.mask]
             if bool(own.any()):
@@ -116,13 +102,9 @@ def misplaced_thresholds() -> float:
 def deviation_gap() -> float:
     """Returns the difference of the first step of a Gaussian's log-deviation from Adam's: its rate against the sign."""
     recipe, data = gbrl(CONTINUOUS).at(Progress()), probes.transitions(dtype=torch.float32)
-    engine = Engine(recipe, probes.BOX_SPEC, 0, Placement())
-    actor: Any = engine.model("actor")
-    batch = prepared(recipe, engine, data)
-    logp = (-0.5 * (data.action / actor.log_std.exp()).square() - actor.log_std - 0.9189385).sum(-1)
-    ratio, advantage = (logp - data.logp).exp(), batch.column("advantage")
-    gained = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage) + 0.003 * actor.log_std.sum()
-    slope = torch.autograd.grad(gained[data.mask].mean(), actor.log_std)[0]
-    before = actor.log_std.detach().clone()
-    engine.update(recipe.stages[0], batch)
-    return float((actor.log_std.detach() - before - 3e-3 * slope.sign()).abs().max())
+    engine: Any = Engine(recipe, probes.BOX_SPEC, 0, Placement())
+    log_std = engine.model("actor").log_std
+    loss = by_hand.ppo_of_torques(probes.Seen(data, engine.models, engine))["policy"]
+    (slope,), before = torch.autograd.grad(loss, log_std), log_std.detach().clone()
+    engine.update(recipe.stages[0], prepared(recipe, engine, data))
+    return float((log_std.detach() - before + 3e-3 * slope.sign()).abs().max())

@@ -26,15 +26,10 @@ STITCHED = "logged-tree:stitching=4,coverage=1"
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
     step, models, out = steps.step_of(seen), seen.models, steps.output
-    value = out(models["value"], step.now)
-    gain = out(models["q_target"], step.now, step.action).amin(0).detach() - value
+    gain = out(models["q_target"], step.now, step.action).amin(0) - out(models["value"], step.now)
     logp = out(models["actor"], step.now).log_softmax(-1)[torch.arange(len(step.reward)), step.action]
-    error = out(models["q"], step.now, step.action) - step.target(0.99, out(models["value"], step.after))
-    return {
-        "value": step.mean(torch.where(gain < 0, 0.3, 0.7) * gain.square()),
-        "actor": -step.mean((3.0 * gain).exp().clamp(max=100.0).detach() * logp),
-        "q": step.mean(error.square()) / 2,
-    }
+    cloned = -step.mean((3.0 * gain).exp().clamp(max=100.0).detach() * logp)
+    return {**steps.iql(seen, 0.99, 0.7), "actor": cloned}
 
 
 def schedule_gap() -> float:

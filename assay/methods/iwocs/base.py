@@ -7,9 +7,8 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe, Stage
 from assay.core.schedules import Linear
-from assay.core.slots import TaskChange
 from assay.methods.iwocs.models import MaxMin
-from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime
+from assay.methods.iwocs.task_changes import WorstRegime
 from assay.methods.iwocs.validity import Coding, FitCoder
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy
@@ -65,9 +64,3 @@ def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200, coder:
             Phase(f"candidate-{place}", assembled("candidate", problems, coder), 1, hands={}),
         ]
     return replace(assembled("iwocs", problems, coder), before=tuple(phases[:-1]))
-
-
-def trained_before(name: str, steps: int, change: TaskChange = AnyRegime()) -> Recipe:
-    """dqn on a changed task, then evaluated as `assembled` policies are."""
-    phase = Phase("solve", quick_dqn(), steps, hands={"actor": "actor.members.0"}, task=change)
-    return replace(assembled(name, 1), before=(phase,))

@@ -23,18 +23,25 @@ from assay.models.bodies.table import Table
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.ops import random
+from assay.tasks.tabular.uncertain import windy_table
 
 SETTLED = 1e-12
 
 
+def picked(index: Tensor, axis: int) -> Callable[[Tensor], Tensor]:
+    """Returns a function that picks entries along an axis: the candidates of a regime, the actions of a policy."""
+    return lambda values: values.gather(axis, index.unsqueeze(axis)).squeeze(axis)
+
+
 @dataclass(frozen=True, eq=False)
 class UncertainTable:
-    """P [K, S, A, S], R [S, A] and `terminal` [S]; candidate 0 everywhere is the nominal regime; starts in state 0."""
+    """P [K, S, A, S], R [S, A] and `terminal` [S]; candidate 0 everywhere is the nominal regime; starts in `first`."""
 
     P: Tensor
     R: Tensor
     terminal: Tensor
     discount: float
+    first: int = 0
 
     @property
     def nominal(self) -> Tensor:
@@ -55,39 +62,31 @@ class UncertainTable:
             q = new
         raise AssayError(f"values with discount={self.discount} do not converge. Lower it")
 
-    def held(self, regime_SA: Tensor) -> Callable[[Tensor], Tensor]:
-        """Returns a function that picks the candidates' values under this regime."""
-        return lambda q_KSA: q_KSA.gather(0, regime_SA[None])[0]
-
     def optimal(self, regime_SA: Tensor) -> Tensor:
         """Returns Q* of one regime, by value iteration."""
-        return self.settled(self.held(regime_SA), lambda q: q.amax(1))
+        return self.settled(picked(regime_SA, 0), lambda q: q.amax(1))
 
     def robust(self) -> Tensor:
         """Returns Q of robust value iteration: nature chooses the worst candidate again at every step."""
         return self.settled(lambda q_KSA: q_KSA.amin(0), lambda q: q.amax(1))
 
-    def of_policy(self, action_S: Tensor, regime_SA: Tensor) -> Tensor:
-        """Returns Q of a policy in one regime."""
-        return self.settled(self.held(regime_SA), lambda q: q.gather(1, action_S[:, None])[:, 0])
-
     def worst_regime(self, action_S: Tensor) -> Tensor:
         """Returns the regime [S, A] that minimises the policy's value in all states at once."""
-        q = self.settled(lambda q_KSA: q_KSA.amin(0), lambda q: q.gather(1, action_S[:, None])[:, 0])
-        return self.backup(q.gather(1, action_S[:, None])[:, 0]).argmin(0)
+        take = picked(action_S, 1)
+        return self.backup(take(self.settled(lambda q_KSA: q_KSA.amin(0), take))).argmin(0)
+
+    def value(self, action_S: Tensor, regime_SA: Tensor) -> float:
+        """Returns the policy's value from the first state in one regime."""
+        q = self.settled(picked(regime_SA, 0), picked(action_S, 1))
+        return float(q[self.first, action_S[self.first]])
 
     def worst_value(self, action_S: Tensor) -> float:
-        """Returns the policy's value from state 0 in its worst regime."""
-        return float(self.of_policy(action_S, self.worst_regime(action_S))[0, action_S[0]])
+        """Returns the policy's value from the first state in its worst regime."""
+        return self.value(action_S, self.worst_regime(action_S))
 
-
-@dataclass(frozen=True)
-class Search:
-    """The result of a worst-case search: the policy, its worst value, and the number of regimes solved."""
-
-    action_S: Tensor
-    value: float
-    solved: int
+    def best(self, q_SA: Tensor) -> float:
+        """Returns the best value in the first state."""
+        return float(q_SA[self.first].max())
 
 
 def acting(values: Sequence[Tensor]) -> Any:
@@ -99,47 +98,31 @@ def acting(values: Sequence[Tensor]) -> Any:
     return actor
 
 
-def worst_case_search(table: UncertainTable, limit: int = 50) -> Search:
+def worst_case_search(table: UncertainTable, limit: int = 50) -> tuple[float, int]:
     """IWOCS (arXiv:2410.06212): solve the nominal regime; act by argmax_a min_j Q_j; solve the worst regime for that;
-    stop when the worst value is what the regimes solved so far predict, or nothing new is found.
+    stop when the worst value is what the regimes solved so far predict, or nothing new is found. Returns the policy's
+    worst value, and the number of regimes solved.
     """
     regimes, values = [table.nominal], [table.optimal(table.nominal)]
     while True:
         action = acting(values).act({"state": torch.arange(len(table.R))}, None)[0]
         worst, value = table.worst_regime(action), table.worst_value(action)
-        predicted = min(float(q[0].max()) for q in values)
+        predicted = min(map(table.best, values))
         seen = any(torch.equal(worst, regime) for regime in regimes)
         if value >= predicted - 1e-9 or seen or len(regimes) == limit:
-            return Search(action, value, len(regimes))
+            return value, len(regimes)
         regimes, values = [*regimes, worst], [*values, table.optimal(worst)]
 
 
 def best_worst_value(table: UncertainTable) -> float:
-    """Returns max over deterministic policies of min over regimes of the value in state 0, by enumeration."""
+    """Returns max over deterministic policies of min over regimes of the value in the first state, by enumeration."""
     num_candidates, num_states, num_actions = table.P.shape[:3]
-    best = -float("inf")
-    for actions in product(range(num_actions), repeat=num_states):
-        action = torch.tensor(actions)
-        worst = float("inf")
-        for choice in product(range(num_candidates), repeat=num_states):
-            regime = torch.zeros(table.R.shape, dtype=torch.int64)
-            regime[torch.arange(num_states), action] = torch.tensor(choice)  # other actions are not taken
-            worst = min(worst, float(table.of_policy(action, regime)[0, action[0]]))
-        best = max(best, worst)
+    state, best = torch.arange(num_states), -float("inf")
+    for action in map(torch.tensor, product(range(num_actions), repeat=num_states)):
+        choices = map(torch.tensor, product(range(num_candidates), repeat=num_states))
+        regimes = (table.nominal.index_put((state, action), choice) for choice in choices)  # of the actions taken
+        best = max(best, min(table.value(action, regime) for regime in regimes))
     return best
-
-
-def lowest_optimum(table: UncertainTable) -> float:
-    """Returns min over all regimes of the optimal value in state 0, by enumeration."""
-    num_candidates, num_states, num_actions = table.P.shape[:3]
-    choices = product(range(num_candidates), repeat=num_states * num_actions)
-    return min(float(table.optimal(torch.tensor(choice).view(num_states, num_actions))[0].max()) for choice in choices)
-
-
-def best_on_average(table: UncertainTable) -> Tensor:
-    """Returns the best actions [S] if every step draws its candidate uniformly: domain randomisation."""
-    mean = UncertainTable(table.P.mean(0, keepdim=True), table.R, table.terminal, table.discount)
-    return mean.optimal(mean.nominal).argmax(1)
 
 
 def random_table(seed: int, num_states: int = 4, num_actions: int = 2, num_candidates: int = 2) -> UncertainTable:
@@ -152,28 +135,17 @@ def random_table(seed: int, num_states: int = 4, num_actions: int = 2, num_candi
     return UncertainTable(drawn / drawn.sum(-1, keepdim=True), reward.view(num_states, num_actions), nowhere, 0.8)
 
 
-def windy_walk(seed: int = 0, winds: tuple[float, ...] = (0.0, 0.2, 0.4)) -> UncertainTable:
-    """A walk above a cliff on 5 x 6 cells, along the second lowest row from its left end (state 0) to its right end.
+def from_brute_force() -> float:
+    """Returns the difference of the found worst value from enumeration of all policies and regimes."""
+    table = random_table(0, num_states=3)
+    return abs(worst_case_search(table)[0] - best_worst_value(table))
 
-    -1 per step: up, right, down, left. With probability 0, 0.2 or 0.4, nature's choice for each (cell, action), the
-    wind blows one cell further down; a third of the cells, drawn by the seed, are calm. In the lowest row a step
-    costs 20 and ends the walk.
+
+def windy_walk(seed: int = 0, winds: tuple[float, ...] = (0.0, 0.2, 0.4)) -> UncertainTable:
+    """The walk of `windy_table` on 5 x 6 cells, in a wind that is nature's choice for each (cell, action); a third of
+    the cells, drawn by the seed, are calm.
     """
-    height, width = 5, 6
-    cell = np.arange(height * width)
-    row, column = np.divmod(cell, width)
-    down, right = np.array([-1, 0, 1, 0]), np.array([0, 1, 0, -1])
-    first, goal, is_cliff = (height - 2) * width, (height - 1) * width - 1, row == height - 1
-    order = np.r_[first, np.delete(cell, first)]  # the walk must start in state 0
-    eye, moves = torch.eye(len(cell), dtype=torch.float64), []
-    for blown in (0, 1):
-        reached = (row[:, None] + down + blown).clip(0, height - 1) * width + (column[:, None] + right).clip(
-            0, width - 1
-        )
-        reached[is_cliff] = goal
-        moves.append(eye[torch.from_numpy(np.argsort(order)[reached[order]])])
-    is_calm = torch.from_numpy((random.uniform(Draw(seed), cell) < 1 / 3)[order])
-    wind_KS = torch.tensor(winds, dtype=torch.float64)[:, None] * ~is_calm
-    reward = torch.from_numpy(np.where(is_cliff, -20.0, -1.0)[order])[:, None].expand(len(cell), len(down))
-    P = torch.lerp(moves[0], moves[1], wind_KS[:, :, None, None])
-    return UncertainTable(P, reward, torch.from_numpy((cell == goal)[order]), 0.99)
+    is_calm = torch.from_numpy(random.uniform(Draw(seed), np.arange(30)) < 1 / 3)
+    walks = [windy_table(wind * (~is_calm).double(), height=5) for wind in winds]
+    P, first = torch.stack([walk.P for walk in walks]), int(walks[0].initial.argmax())
+    return UncertainTable(P, walks[0].R, walks[0].terminal, 0.99, first)

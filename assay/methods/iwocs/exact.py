@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.claims import probes
 from assay.claims.probes import steps
+from assay.core.recipe import Phase
 from assay.core.slots import ALONE
 from assay.core.spaces import Discrete
 from assay.engine.engine import Engine
@@ -39,10 +40,9 @@ def wrong_regimes() -> float:
     The policy takes action 0, worth 0.99 * (4, 1, 2). Without a policy the nominal regime counts; with a prediction
     above 0.99 the worst one does; with one below, the search is over.
     """
-    task, changes = Uncertain("two-steps", LATE, two_steps), [phase.task for phase in iwocs().before[::2]]
-    wrong = float(len(changes) != 3)
+    changes: list[Any] = [phase.task for phase in iwocs().before[::2]]
+    task, wrong = Uncertain("two-steps", LATE, two_steps), float(len(changes) != 3)
     for change in changes:
-        assert change is not None
         for predicted, wanted in ((None, 4.0), (3.0, 1.0), (0.991, 1.0), (0.989, None)):
             policy = None
             if predicted is not None:
@@ -66,24 +66,20 @@ def misplaced_networks() -> float:
     """
     recipe, wrong = iwocs(), 0.0
     given: dict[str, Tensor] = {}
-    for number, phase in enumerate((*recipe.before, None)):
-        one = recipe if phase is None else phase.recipe
-        engine = Engine(one, probes.CHOICE_SPEC, 0, Placement())
+    for number, phase in enumerate((*recipe.before, Phase("final", recipe, 1, hands={}))):
+        engine = Engine(phase.recipe, probes.CHOICE_SPEC, 0, Placement())
         if number % 2:  # a candidate, or the final policy: it acts with what the phases before it handed on
-            engine.load(given, one)
+            engine.load(given, phase.recipe)
             acts: Any = engine.models["actor"]
-            solved = number // 2
             for place, pair in enumerate(zip(acts.members, acts.coders, strict=True)):
                 numbers = [p for member in pair for p in member.parameters()]
-                wrong += float(any(bool((p != min(place, solved)).any()) for p in numbers))
+                wrong += float(any(bool((p != min(place, number // 2)).any()) for p in numbers))
             wrong += float(len(acts.members) != 3)
             continue
-        assert phase is not None
         wrong += float(set(phase.hands) != {"actor", "coder"})
-        for own, name in phase.handed:
-            flat = engine.flats[own]
-            for part, value in zip(flat.names, flat.split(flat.values), strict=True):
-                given[f"{name}.{part}"] = torch.full_like(value, float(number // 2))
+        for own in phase.hands:
+            engine.flats[own].values.fill_(number // 2)
+        given |= probes.handed_on(phase, engine)
     return wrong
 
 
@@ -95,7 +91,7 @@ def solving_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     error = (found[torch.arange(len(step.now)), step.action] - step.now).square().mean(-1)
     above = error.detach().clamp(min=1e-4).log() - 10.0 * coder.log_limit
     fit = step.mean(error + torch.where(above > 0, 0.95 * above, -0.05 * above))
-    return {"values": double_dqn(seen), "coder": fit}
+    return {"values": step.mean(steps.double_q(seen, 0.99)[1]), "coder": fit}
 
 
 def validity_errors() -> float:
@@ -114,11 +110,6 @@ def validity_errors() -> float:
             coder.log_limit.data.fill_(math.log(0.03) / 10.0)  # the errors are 0 and 0.04
         wrong += float(int(actor.act(seen, None)[0]) != wanted)
     return wrong
-
-
-def double_dqn(seen: probes.Seen) -> Tensor:
-    """Returns the loss of the networks that are solved for: double DQN."""
-    return steps.step_of(seen).mean(steps.double_q(seen, 0.99)[1])
 
 
 def solving_gap() -> float:

@@ -43,13 +43,12 @@ class WorstRegime(TaskChange):
     @torch.no_grad()
     def __call__(self, scene: Scene) -> Task | None:
         """Returns the phase's task."""
-        task, policy, draw = scene.task, scene.actor, scene.draw
-        several = uncertain(task)
+        several, policy = uncertain(scene.task), scene.actor
         if policy is None:
             return several.under(several.regimes[0])
         starts, expected, returns = np.arange(self.starts), 0.0, []
         for regime in several.regimes:
-            played = several.under(regime).play(policy, starts, np.zeros_like(starts), draw, split=0, greedy=True)
+            played = several.under(regime).play(policy, starts, np.zeros_like(starts), scene.draw, split=0, greedy=True)
             first = {name: column[:, 0] for name, column in played.context.items()}
             expected = float(policy.values(first).amax(-1).mean())
             returns.append(float(discounted_return(played, self.discount).mean()))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, CriticSpec, View
-from assay.core.spaces import Context, Discrete, Spec
+from assay.core.spaces import Context, Spec
 from assay.models.bodies.perceptron import feature_size, features, perceptron
+from assay.models.heads.spaces import need_discrete
 from assay.parts.aggregations import OverTransitions
 
 FAST = 10.0
@@ -62,9 +62,7 @@ class Coding(CriticSpec):
 
     def build(self, spec: Spec) -> nn.Module:
         """Returns the module for this task."""
-        if not isinstance(spec.action, Discrete):
-            raise AssayError(f"Coding() is for discrete actions, not {spec.action}. Use a task with discrete actions")
-        return Coder(feature_size(spec), spec.action.n, self.size)
+        return Coder(feature_size(spec), need_discrete(spec, "Coding()").n, self.size)
 
 
 @dataclass(frozen=True)

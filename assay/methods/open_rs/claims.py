@@ -1,11 +1,10 @@
-"""open-rs's reward on given completions, and its loss by hand."""
+"""open-rs's reward on given completions."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import cos, pi
 
-from assay.claims import by_hand, probes
+from assay.claims import probes
 from assay.core.recipe import Recipe
 from assay.tasks.language.prompts import Item
 
@@ -30,11 +29,4 @@ def distance_from_formula(ours: Recipe, short: float = 0.0, long: float = -0.5) 
         first, last = (1.0, 0.5) if words.endswith("7") else (short, long)
         scaled = last + (first - last) * (1.0 + cos(pi * num / 3584)) / 2.0
         expected.insert(0, float(words.count(TAG) == 1) + 2.0 * scaled)
-    found = probes.rewarded(ours, TASK, rows).tolist()
-    return max(abs(one - other) for one, other in zip(found, expected, strict=True))
-
-
-def gap(ours: Recipe) -> float:
-    """Returns the distance of the gradient on given rewards from grpo's by hand."""
-    return probes.formula_gap(replace(ours, rewards=()), probes.sequences(), lambda seen: by_hand.grpo_loss(
-        seen, by_hand.standardised(seen.experience)))  # fmt: skip
+    return probes.distance(probes.rewarded(ours, TASK, rows), expected)

@@ -10,24 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body, CriticHead
 from assay.core.spaces import Box, Context, Spec
 from assay.models.bodies.perceptron import Vectors, feature_size, features, vectors
 from assay.models.heads.gaussian import Distribution
-
-
-def of_length_root(vector: Tensor) -> Tensor:
-    """Scales the vector to length sqrt(R)."""
-    return vector.shape[-1] ** 0.5 * nn.functional.normalize(vector, dim=-1)
-
-
-def need_goal(spec: Spec, who: str) -> Box:
-    """Returns the task's space of goals; raises AssayError if it has none."""
-    if spec.goal is None:
-        raise AssayError(f"{who} needs a task with goals; this one has none. Use four-rooms or a pointmaze")
-    return spec.goal
+from assay.models.heads.goals import need_goal, of_length_root
 
 
 class RepresentedValue(nn.Module):

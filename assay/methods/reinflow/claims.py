@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import log, pi
 from typing import Any
 
@@ -17,32 +16,24 @@ from assay.core.record import Experience
 
 
 def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
-    found: Tensor = actor.velocity.net(torch.cat((seen, times(time), point), -1))
+    found: Tensor = actor.velocity.net(torch.cat((seen, steps.times(time), point), -1))
     return found
-
-
-def times(time: Tensor) -> Tensor:
-    """Returns the features of a time in [0, 1], as exact as the actor's: single precision."""
-    t = time.float()
-    return torch.cat((2 * t - 1, (pi * t).sin(), (2 * (pi * t)).sin(), (2 * (pi * t)).cos()), -1).double()
 
 
 def deviation(actor: Any, seen: Tensor, time: Tensor) -> Tensor:
     """Returns sigma(s, t): 0.08^(1 - u) * 0.4^u, u in (0, 1)."""
-    share = (actor.noise.net(torch.cat((seen, times(time)), -1)).tanh() + 1) / 2
+    share = (actor.noise.net(torch.cat((seen, steps.times(time)), -1)).tanh() + 1) / 2
     return 0.08 ** (1 - share) * 0.4**share
 
 
-def path_facts(actor: Any, seen: Tensor, path: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns log-density and entropy of paths [..., 5, A], one Gaussian after the other."""
-    logp = (-path[..., 0, :].square() / 2 - log(2 * pi) / 2).sum(-1)
-    entropy = torch.full_like(logp, 2 * (1 + log(2 * pi)) / 2)
-    for k in range(4):
+def steps_in(actor: Any, seen: Tensor) -> steps.Chain:
+    """Returns the Euler steps of a flow in these states, with noise."""
+
+    def step(k: int, point: Tensor) -> torch.distributions.Normal:
         time = torch.full_like(seen[..., :1], k / 4)
-        mean = path[..., k, :] + velocity(actor, seen, time, path[..., k, :]) / 4
-        normal = torch.distributions.Normal(mean, deviation(actor, seen, time))
-        logp, entropy = logp + normal.log_prob(path[..., k + 1, :]).sum(-1), entropy + normal.entropy().sum(-1)
-    return logp, entropy
+        return torch.distributions.Normal(point + velocity(actor, seen, time, point) / 4, deviation(actor, seen, time))
+
+    return step
 
 
 def recorded(recipe: Recipe) -> Experience:
@@ -50,14 +41,15 @@ def recorded(recipe: Recipe) -> Experience:
     data, actor = probes.box_fragments(), built(recipe, probes.BOX_SPEC).models["actor"]
     draw = torch.Generator().manual_seed(3)
     path = 0.5 * torch.randn(*data.mask.shape, 5, 2, generator=draw, dtype=torch.float64).cumsum(-2)
-    moved = 0.3 * torch.randn(data.mask.shape, generator=draw, dtype=torch.float64)
-    logp = path_facts(actor, data.context["observation"], path)[0].detach() + moved
-    return replace(data, logp=logp).add({"path": path})
+    logp = steps.path_logp(path, steps_in(actor, data.context["observation"]))
+    return probes.recorded_near(data, logp, seed=4).add({"path": path})
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     data, observation = seen.experience, seen.experience.context["observation"]
-    logp, entropy = path_facts(seen.models["actor"], observation, data.column("path"))
+    path, chain = data.column("path"), steps_in(seen.models["actor"], observation)
+    entropy = 1 + log(2 * pi) + sum(chain(k, path[..., k, :]).entropy().sum(-1) for k in range(4))
+    logp = steps.path_logp(path, chain)
     value = seen.models["value"].body({"observation": observation}).squeeze(-1).view(data.mask.shape)
     return by_hand.ppo(data, logp, entropy, value, discount=0.95, gae_lambda=0.95)
 
@@ -80,14 +72,9 @@ def walk_gap(recipe: Recipe) -> Tensor:
     worst = []
     for given in (uniform, None):
         noise = torch.zeros(64, 5, 2, dtype=torch.float64) if given is None else steps.normal(given).view(64, 5, 2)
-        points = [noise[:, 0]]
-        for k in range(4):
-            time = torch.full((64, 1), k / 4, dtype=torch.float64)
-            spread = deviation(actor, seen, time) * noise[:, k + 1]
-            points.append(points[-1] + velocity(actor, seen, time, points[-1]) / 4 + spread)
-        path = torch.stack(points, 1)
+        path = steps.path_of(noise, steps_in(actor, seen))
         action, logp, found = actor.walk({"observation": seen}, given)
         executed = torch.minimum(torch.maximum(steps.CENTRE + steps.HALF * path[:, -1], steps.LOW), steps.HIGH)
         worst += [(found - path).abs().max(), (action - executed).abs().max()]
-        worst.append((logp - path_facts(actor, seen, path)[0]).abs().max())
+        worst.append((logp - steps.path_logp(path, steps_in(actor, seen))).abs().max())
     return torch.stack(worst).max()

@@ -6,9 +6,7 @@ Points are in units of half the action range around its centre; only the execute
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,32 +17,23 @@ from assay.core.slots import ActorHead, Body
 from assay.core.spaces import Box, Context, Spec
 from assay.models.bodies.paths import Timed, path_logp, path_noise, time_features, walked
 from assay.models.bodies.perceptron import feature_size, features
-from assay.models.heads.spaces import bounds, need_box
+from assay.models.heads.paths import OfPaths, PathPolicy
+from assay.models.heads.spaces import need_box
 from assay.ops.distributions import HALF_LOG_TWO_PI, normal_sample
 
 
-class FlowPolicy(nn.Module):
+class FlowPolicy(PathPolicy):
     """x_0 ~ N(0, I);  x_(k+1) = x_k + v(s, k/K, x_k) / K + sigma(s, k/K) * noise;  a = x_K (arXiv:2505.22094).
 
     sigma is a geometric mean of its bounds with learned weights and does not depend on the point, so the path's
     entropy is known. Without uniform numbers there is no noise, and the flow is deterministic.
     """
 
-    centre: Tensor
-    half_range: Tensor
-    times: Tensor
-
     def __init__(self, body: Body, num_inputs: int, space: Box, steps: int, noise: tuple[float, float]) -> None:
-        super().__init__()
-        self.steps, self.size = steps, space.size
-        self.num_draws, self.num_misfit_draws = (steps + 1) * space.size, 1 + space.size
+        super().__init__(space, steps + 1, torch.arange(steps) / steps)
         self.log_noise = math.log(noise[0]), math.log(noise[1])
         self.velocity = Timed(body, num_inputs + space.size, space.size)
         self.noise = Timed(body, num_inputs, space.size, output_gain=0.01)
-        centre, half_range = bounds(space)
-        self.register_buffer("centre", centre)
-        self.register_buffer("half_range", half_range)
-        self.register_buffer("times", time_features(torch.arange(steps) / steps))
 
     def log_std(self, seen: Tensor) -> Tensor:
         """Returns log sigma of all steps, [..., K, A], between the logarithms of the bounds."""
@@ -63,11 +52,6 @@ class FlowPolicy(nn.Module):
         path, mean = walked(step, log_std, path_noise(uniform, self.steps + 1, self.size, seen))
         action = self.centre + self.half_range * path[:, -1].clamp(-1.0, 1.0)
         return action, path_logp(path, mean, log_std), path
-
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Samples an action; returns it with the log-density of its path."""
-        action, logp, _ = self.walk(context, uniform)
-        return action, logp
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Returns the log-densities of the recorded paths; the entropy is that of a path."""
@@ -93,7 +77,7 @@ class FlowPolicy(nn.Module):
 
 
 @dataclass(frozen=True)
-class Flow(ActorHead):
+class Flow(OfPaths, ActorHead):
     """A flow policy of `steps` steps with learned noise between two bounds, in units of half the action range.
 
     Degenerate: equal bounds fix the noise.
@@ -101,10 +85,6 @@ class Flow(ActorHead):
 
     steps: int = 4
     noise: tuple[float, float] = (0.08, 0.4)
-    breaks: ClassVar[Mapping[str, str]] = {
-        "normalised": "the density is of a path, which an action alone does not give",
-        "frequencies": "the density is of a path, which an action alone does not give",
-    }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the actor for this task."""

@@ -11,7 +11,7 @@ pushes wrong answers towards vague ones; the +1 pushes towards abstaining.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Average, Exact, Expect, Measured, Method
+from assay.claims import Average, Exact, Expect, Measured, Method, probes, same_gradient
 from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
@@ -59,8 +59,8 @@ METHOD = Method(
     claims=(
         Exact("rows get the table with confidence; a fault gets nothing",
               lambda: claims.distance_from_table(recipe()), equals=0.0),
-        Exact("on these rewards its gradients are those of ppo with the KL to the reference",
-              lambda: claims.gap(recipe()), at_most=1e-9),
+        same_gradient("on these rewards its gradients are those of ppo with the KL to the reference",
+                      lambda: replace(recipe(), rewards=()), claims.losses_by_hand, probes.fragments),
         Measured("held-out score (right, or abstained where due) above that of correctness alone", "needle-1", SMALL,
                  CORRECTNESS, **BUDGET),  # type: ignore[arg-type]
         Measured("fewer unanswerable questions get an answer", "needle-1", SMALL, CORRECTNESS,

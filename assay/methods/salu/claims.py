@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import torch
+from torch import Tensor
 
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
@@ -19,17 +17,11 @@ ROWS = (
 """Completion, start, probability of its tokens, reward; the fifth row is cut, the last one has left training."""
 
 
-def distance_from_table(ours: Recipe) -> torch.Tensor:
+def distance_from_table(ours: Recipe) -> float:
     said, starts, prob, expected = zip(*ROWS, strict=True)
     rows = probes.completed(TASK, said, starts, cut=[4], faults=[9], prob=prob)
-    return (probes.rewarded(ours, TASK, rows) - torch.tensor(expected)).abs().max()
+    return probes.distance(probes.rewarded(ours, TASK, rows), expected)
 
 
-def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    apart = seen.logp("reference").detach() - seen.logp()
-    return by_hand.ppo_losses(seen, 1.0, 0.95, -0.05 * (apart.exp() - 1.0 - apart))
-
-
-def gap(ours: Recipe) -> float:
-    """Returns the distance of the gradients on given rewards from ppo's by hand, with the KL to the reference."""
-    return probes.formula_gap(replace(ours, rewards=()), probes.fragments(), losses_by_hand)
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    return by_hand.ppo_losses(seen, 1.0, 0.95, -0.05 * by_hand.k3(seen))

@@ -44,24 +44,12 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     step, models, out = steps.step_of(seen), seen.models, steps.output
     logit, origin = out(models["success"], step.after), seen.experience.source
     assert origin is not None
-    step = replace(step, reward=(logit >= 0).double())
     shown = step.here & (origin == int(Origin.DATASET)) & (step.goes_on == 0)
     own = step.here & (origin == int(Origin.POLICY))
     told = -(0.9 * logit.sigmoid().log() + 0.1 * (1 - logit.sigmoid()).log())[shown].mean()
     told = told - (0.1 * logit.sigmoid().log() + 0.9 * (1 - logit.sigmoid()).log())[own].mean()
-    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
-    onward = out(models["q_target"], step.after, next_action)
-    pair = (10 * seen.uniform(1, 2, tag=3)[:, 0]).long()
-    least = torch.stack([torch.minimum(onward[one, row], onward[other, row]) for row, (one, other) in enumerate(pair)])
-    error = out(models["q"], step.now, step.action) - step.target(0.96, least)
-    action, logp = steps.squashed(models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
-    log_temperature = models["temperature"].log_value
-    climb = log_temperature.exp().detach() * logp - out(models["q"], step.now, action).mean(0)
-    return {
-        "success": told,
-        "critic": step.mean(error.square()) / 2,
-        "actor": step.mean(climb - log_temperature * (logp.detach() - 1.0)),
-    }
+    climbed = steps.sac_actor(seen, lambda now, action: out(models["q"], now, action).mean(0), least=1.0)
+    return {"success": told, "critic": steps.rlpd_critics(seen, 0.96, (logit >= 0).double()), "actor": climbed}
 
 
 def transitions(after: Sequence[float], *, reward: float = 0.0, ends: bool = False) -> Experience:

@@ -11,17 +11,10 @@ untuned setting learns without replay, batches or a target network. Stream Q is 
 from assay import recipes
 from assay.claims import Average, Edit, Exact, Measured, Method
 from assay.core.optimizers import ObGD, Traced
+from assay.methods.stream_x import claims
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
-from assay.methods.stream_x.claims import (
-    dense_weights,
-    moments_gap,
-    reward_gap,
-    stream_ac_gap,
-    stream_q_gap,
-)
-from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
-from assay.methods.stream_x.objectives import TracePolicy
-from assay.methods.stream_x.rollout import Stream
+from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
+from assay.methods.stream_x.stream import Stream
 from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 METHOD = Method(
@@ -39,19 +32,11 @@ METHOD = Method(
         Edit("no traces", Traced.step, "else self.decay", "else 0.0"),
         Edit("traces run over ends of episodes", Traced.step, '"episode_over")[0]', '"episode_over")[0] < 0'),
         Edit("entropy falls where delta is negative", TracePolicy.__call__, "* delta.sign() ", ""),
-        Edit(
-            "rewards as they are",
-            Stream.__call__,
-            "self.scaled(float(reward[0, t]), bool(over[0, t]), state)",
-            "float(reward[0, t])",
-        ),
+        Edit("rewards as they are", Stream.__call__, "self.scaled(float(reward[0, t]), bool(over[0, t]), state)",
+             "float(reward[0, t])"),
         Edit("the cut is left out", TraceQ.__call__, ", explored)", ")"),
-        Edit(
-            "truncated decisions do not bootstrap",
-            TraceValue.__call__,
-            "td_error(now,",
-            "td_error(now.with_columns(terminal=now.terminal | now.truncated),",
-        ),
+        Edit("truncated decisions do not bootstrap", TraceValue.__call__, "td_error(now,",
+             "td_error(now.with_columns(terminal=now.terminal | now.truncated),"),
     ),
     departures=(
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",
@@ -61,20 +46,12 @@ METHOD = Method(
         "stream Q cuts its trace before an exploring decision, as the pseudo-code says, not after it as the code does",
     ),
     claims=(
-        Exact("nine decisions of stream AC change the weights as the formulas do", stream_ac_gap, at_most=1e-9),
-        Exact("nine decisions of stream Q change the weights as the formulas do", stream_q_gap, at_most=1e-9),
-        Exact("moments around 1,000 are right in float32", moments_gap, at_most=1e-3),
-        Exact("rewards are in units of the deviation of the discounted return", reward_gap, equals=0.0),
-        Exact("a tenth of the inputs is connected, biases are zero", dense_weights, equals=0.0),
-        Measured(
-            "untuned, it earns more from a stream than AC(lambda) with Adam",
-            "cartpole",
-            stream_ac(),
-            plain_ac(),
-            metric=Average("reward", share=0.2),
-            seeds=5,
-            minutes=7.0,
-            steps=10_000,
-        ),
+        Exact("nine decisions of stream AC change the weights as the formulas do", claims.stream_ac_gap, at_most=1e-9),
+        Exact("nine decisions of stream Q change the weights as the formulas do", claims.stream_q_gap, at_most=1e-9),
+        Exact("moments around 1,000 are right in float32", claims.moments_gap, at_most=1e-3),
+        Exact("rewards are in units of the deviation of the discounted return", claims.reward_gap, equals=0.0),
+        Exact("a tenth of the inputs is connected, biases are zero", claims.dense_weights, equals=0.0),
+        Measured("untuned, it earns more from a stream than AC(lambda) with Adam", "cartpole", stream_ac(), plain_ac(),
+                 metric=Average("reward", share=0.2), seeds=5, minutes=7.0, steps=10_000),
     ),
-)
+)  # fmt: skip

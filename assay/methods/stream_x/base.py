@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assay.core.optimizers import Adam, Averaging, ObGD, Traced
 from assay.core.recipe import Recipe, Stage
 from assay.core.schedules import Linear
-from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
+from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled
-from assay.methods.stream_x.objectives import TracePolicy
-from assay.methods.stream_x.rollout import Stream
-from assay.methods.stream_x.source import OneByOne
+from assay.methods.stream_x.stream import OneByOne, Stream
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy
 from assay.models.model import Critic, Policy
@@ -20,9 +20,13 @@ from assay.recipes.defaults import CONTROL, Defaults
 DISCOUNT, TRACE = 0.99, 0.8
 
 
+def bounded(kappa: float) -> Traced:
+    """Returns the optimizer of an output: a trace, with steps bounded by `kappa`."""
+    return Traced(ObGD(kappa=kappa), DISCOUNT * TRACE)
+
+
 def stream_ac(world: Defaults = CONTROL) -> Recipe:
     """Stream AC(lambda) (arXiv:2410.14606): traces, bounded steps, sparse normalised networks, running scales."""
-    decay = DISCOUNT * TRACE
     return Recipe(
         name="stream-x",
         actor=Policy(Scaled()),
@@ -31,8 +35,8 @@ def stream_ac(world: Defaults = CONTROL) -> Recipe:
         source=OneByOne(),
         stages=(
             Stage("moments", trains=("actor", "value"), critic=(FitMoments(),), optimizer=Averaging()),
-            Stage("policy", trains=("actor",), objective=(TracePolicy(),), optimizer=Traced(ObGD(kappa=3.0), decay)),
-            Stage("value", trains=("value",), critic=(TraceValue(),), optimizer=Traced(ObGD(kappa=2.0), decay)),
+            Stage("policy", trains=("actor",), objective=(TracePolicy(),), optimizer=bounded(3.0)),
+            Stage("value", trains=("value",), critic=(TraceValue(),), optimizer=bounded(2.0)),
         ),
         steps=15_000,
     )
@@ -40,31 +44,28 @@ def stream_ac(world: Defaults = CONTROL) -> Recipe:
 
 def stream_q(world: Defaults = CONTROL) -> Recipe:
     """Stream Q(lambda) (arXiv:2410.14606): the same stabilisers around Watkins' traces, epsilon-greedy."""
-    return Recipe(
+    return replace(
+        stream_ac(world),
         name="stream-q",
         actor=Policy(Scaled(), Greedy()),
+        critics={},
         rollout=Stream(steps=1, discount=DISCOUNT, explore=EpsilonGreedy(Linear(1.0, 0.01, share=0.2))),
-        source=OneByOne(),
         stages=(
             Stage("moments", trains=("actor",), critic=(FitMoments(("actor",)),), optimizer=Averaging()),
-            Stage("values", trains=("actor",), critic=(TraceQ(),), optimizer=Traced(ObGD(kappa=2.0), DISCOUNT * TRACE)),
+            Stage("values", trains=("actor",), critic=(TraceQ(),), optimizer=bounded(2.0)),
         ),
-        steps=15_000,
     )
 
 
 def plain_ac(learning_rate: float = 1e-3) -> Recipe:
     """AC(lambda) on the same stream without the stabilisers: dense networks, raw inputs and rewards, Adam."""
+    base, body = stream_ac(), Perceptron((32, 32))
     optimizer = Traced(Adam(learning_rate, clip_norm=0.0), DISCOUNT * TRACE)
-    return Recipe(
+    return replace(
+        base,
         name="plain-ac",
-        actor=Policy(Perceptron((32, 32))),
-        critics={"value": Critic(Perceptron((32, 32)))},
+        actor=Policy(body),
+        critics={"value": Critic(body)},
         rollout=Fragments(num_envs=1, steps=1),
-        source=OneByOne(),
-        stages=(
-            Stage("policy", trains=("actor",), objective=(TracePolicy(),), optimizer=optimizer),
-            Stage("value", trains=("value",), critic=(TraceValue(),), optimizer=optimizer),
-        ),
-        steps=15_000,
+        stages=tuple(replace(stage, optimizer=optimizer) for stage in base.stages[1:]),
     )

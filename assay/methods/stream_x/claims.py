@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, leaky_relu
+from torch.nn.utils import parameters_to_vector
 
 from assay.claims import probes
 from assay.core.recipe import Recipe
@@ -100,11 +101,8 @@ def seen_at(t: int) -> tuple[Tensor, Tensor, float, float, bool]:
 
 def gap(mine: Engine, other: Engine, names: tuple[str, ...]) -> float:
     """Returns the largest difference of the networks' weights."""
-    weights = [
-        torch.cat([p.detach().flatten() for n in names for p in one.model(n).body.inner.parameters()])
-        for one in (mine, other)
-    ]
-    return float((weights[0] - weights[1]).abs().max())
+    nets = [[engine.model(name).body.inner for name in names] for engine in (mine, other)]
+    return probes.distance(*(parameters_to_vector(p for net in one for p in net.parameters()).detach() for one in nets))
 
 
 def stream_ac_gap() -> float:
@@ -125,8 +123,7 @@ def stream_ac_gap() -> float:
 def stream_q_gap() -> float:
     """Returns the difference of stream Q's weights from those of a plain loop: exploring decisions cut the trace."""
     hand, found = learned(stream_q())
-    actor = hand.model("actor")
-    trace = Trace(actor, 2.0)
+    actor, trace = hand.model("actor"), Trace(hand.model("actor"), 2.0)
     for t in DECIDED:
         now, after, reward, goes_on, ends = seen_at(t)
         q = network(actor, now)
@@ -138,30 +135,21 @@ def stream_q_gap() -> float:
 
 def moments_gap() -> float:
     """Returns the largest relative error of scaled inputs after 150 observations around 1,000 with deviation 1."""
-    recipe = stream_ac()
-    engine, draw = Engine(recipe, SPEC, 0, Placement()), torch.Generator().manual_seed(0)
-    seen = 1000.0 + torch.randn(1, 151, 3, generator=draw)
-    zero, no = torch.zeros(1, 151), torch.zeros(1, 151, dtype=torch.bool)
-    data = Experience({"observation": seen}, zero.long(), ~no, zero, zero, no, no)
-    for t in range(150):
-        pair = data.columns(t, t + 2)
-        engine.update(recipe.stages[0], replace(pair, mask=torch.tensor([[True, False]])))
-    past = seen[0, 1:].double()
-    wanted, errors = (1003.0 - past.mean(0)) / past.std(0), []
-    for name in ("actor", "value"):
-        scaled = engine.model(name).body.scale(torch.full((3,), 1003.0)).double()
-        errors.append(float((scaled / wanted - 1.0).abs().max()))
-    return max(errors)
+    recipe, data = stream_ac(), probes.transitions(SPEC, num=172, dtype=torch.float32)
+    engine, seen = Engine(recipe, SPEC, 0, Placement()), 1000.0 + data.context["observation"]
+    data = replace(data, context={"observation": seen})
+    for row in range(len(data)):
+        engine.update(recipe.stages[0], data.rows(slice(row, row + 1)))
+    past = seen[data.mask[:, 0], 1].double()
+    wanted = (1003.0 - past.mean(0)) / past.std(0)
+    found = [engine.model(name).body.scale(torch.full((3,), 1003.0)).double() for name in ("actor", "value")]
+    return max(float((scaled / wanted - 1.0).abs().max()) for scaled in found)
 
 
 def reward_gap() -> float:
     """Returns the largest error of the rewards of 40 steps of CartPole, each 1 before it is scaled."""
-    task, rollout = cartpole(), stream_ac().rollout
-    scene: Any = ALONE.given(task=task, actor=task_actor())
-    assert rollout is not None
-    state, trace, past, worst, ended = rollout.init(scene), 0.0, [], 0.0, 0
-    for step in range(40):
-        played = rollout(scene.given(draw=Draw(0, (step,))), state)
+    recipe, trace, past, worst, ended = stream_ac(), 0.0, [], 0.0, 0
+    for played in probes.gathered(recipe, cartpole(), calls=40)[0]:
         if not bool(played.mask.any()):  # the step after an end has no decision
             continue
         trace = 0.99 * trace + 1.0
@@ -170,29 +158,21 @@ def reward_gap() -> float:
         worst = max(worst, abs(float(played.reward[played.mask]) - 1.0 / deviation))
         if bool((played.terminal | played.truncated).any()):
             trace, ended = 0.0, ended + 1
-    without = rollout.init(scene)
-    nothing = [rollout.scaled(0.0, False, without) for _ in range(3)]  # type: ignore[attr-defined]
+    rollout: Any = recipe.rollout
+    state = rollout.init(ALONE.given(task=cartpole()))
+    nothing = [rollout.scaled(0.0, False, state) for _ in range(3)]
     return worst if ended and nothing == [0.0, 0.0, 0.0] else float("inf")
-
-
-def task_actor() -> nn.Module:
-    """Returns an untrained policy of CartPole, which soon falls."""
-    with random.seeded(0):
-        return stream_ac().actor.build(cartpole().spec)
 
 
 def dense_weights() -> float:
     """Returns how many units of new networks have more or fewer inputs than a tenth (at least one), weights beyond
     1 / sqrt(inputs) or a bias.
     """
-    wrong, signs = 0.0, set()
-    with random.seeded(0):
-        models: list[Any] = [stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC)]
-    for model in models:
+    wrong, signs, new = 0.0, set(), Engine(stream_ac(), SPEC, 0, Placement())
+    for model in (new.model("actor"), new.model("value")):
         for layer in (one for one in model.body.inner.modules() if isinstance(one, nn.Linear)):
             num = layer.weight.shape[1]
-            kept = {3: 1, 32: 3}[num]
-            wrong += float(((layer.weight != 0).sum(1) != kept).sum() + (layer.bias != 0).sum())
+            wrong += float(((layer.weight != 0).sum(1) != {3: 1, 32: 3}[num]).sum() + (layer.bias != 0).sum())
             wrong += float((layer.weight.abs() > num**-0.5).sum())
             signs |= set(layer.weight.sign().flatten().tolist())
     return wrong + float(signs != {-1.0, 0.0, 1.0})

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.slots import Ask, Body
 from assay.core.spaces import Context, Spec
-from assay.models.bodies.perceptron import Perceptron, Vectors, feature_size, features
+from assay.models.bodies.perceptron import Perceptron, Vectors, feature_size, features, layered
 
 SPARSITY = 0.9
 
@@ -21,18 +21,18 @@ def sparse_perceptron(num_inputs: int, num_outputs: int, hidden: Sequence[int]) 
     """Linear, layer norm without learned scale, leaky ReLU; a linear head. Sparse weights, zero biases
     (arXiv:2410.14606).
     """
-    sizes = [num_inputs, *hidden]
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
-        layers += [sparse(nn.Linear(fan_in, fan_out)), nn.LayerNorm(fan_out, elementwise_affine=False), nn.LeakyReLU()]
-    return nn.Sequential(*layers, sparse(nn.Linear(sizes[-1], num_outputs)))
+    return layered(
+        num_inputs,
+        num_outputs,
+        hidden,
+        sparse,
+        lambda width: (nn.LayerNorm(width, elementwise_affine=False), nn.LeakyReLU()),
+    )
 
 
 @torch.no_grad()
-def sparse(layer: nn.Linear) -> nn.Linear:
-    """Connects each unit to a tenth of its inputs, at least one, with weights uniform in +-1/sqrt(inputs) and zero
-    biases.
-    """
+def sparse(layer: nn.Linear, gain: float) -> nn.Linear:
+    """Connects each unit to a tenth of its inputs, at least one: weights uniform in +-1/sqrt(inputs), zero biases."""
     num_outputs, num_inputs = layer.weight.shape
     kept = max(1, num_inputs - math.ceil(SPARSITY * num_inputs))
     bound = num_inputs**-0.5

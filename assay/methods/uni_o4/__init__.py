@@ -10,17 +10,18 @@ Lei et al. 2024. No conservative term: ratios stay near a policy that is replace
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Average, Edit, Exact, Measured, Method, probes
+from assay.claims import Average, Edit, Exact, Measured, Method, probes, same_gradient
+from assay.claims.probes import BOX_SPEC
 from assay.methods.uni_o4 import claims
 from assay.methods.uni_o4.base import cloned, improved, uni_o4
-from assay.methods.uni_o4.critics import ModelScore
-from assay.methods.uni_o4.gates import Rising
+from assay.methods.uni_o4.losses import ModelScore
 from assay.methods.uni_o4.models import GaussianCommittee, WithinBounds
+from assay.methods.uni_o4.offline import Rising
 from assay.recipes.defaults import CONTINUOUS
+from assay.tasks.control.peg import peg
 from assay.tasks.control.pendulum import pendulum
 
 RECIPE = uni_o4()
-NOISE = "log_std.exp() * distributions.normal_sample(uniform)"
 CLONED = replace(RECIPE, before=(replace(RECIPE.before[0], hands={"actor": "actor", "value": "value"}),))
 """Without the offline steps."""
 
@@ -50,7 +51,6 @@ METHOD = Method(
         Edit("a narrower clip", improved, "Clip(0.25, 0.25)", "Clip(0.2, 0.2)"),
         Edit("the mean in place of an expectile", cloned, "Expectile(0.7)", "Expectile(0.5)"),
     ),
-    equivalent={f"GaussianCommittee.act: mean + {NOISE} -> mean - {NOISE}": "equally distributed"},
     departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",
@@ -59,20 +59,20 @@ METHOD = Method(
         "advantages are whitened over all members together, not for each",
     ),
     claims=(
-        Exact("cloning, critics and dynamics: the gradients are those of the formulas",
-              lambda: claims.cloning_gap(uni_o4().before[0].recipe), at_most=1e-6),
+        same_gradient("cloning, critics and dynamics: the gradients are those of the formulas",
+                      lambda: uni_o4().before[0].recipe, claims.cloning_by_hand, claims.beyond_bounds, BOX_SPEC, 1e-6),
         Exact("on rows of the dataset",
               lambda: probes.foreign_rows(uni_o4().before[0].recipe, pendulum()), equals=0.0),
         Exact("data with terminal decisions are refused",
-              lambda: claims.is_refused(uni_o4().before[0].recipe), equals=1.0),
-        Exact("offline PPO and the score along the model: the gradients are those of the formulas",
-              lambda: claims.offline_gap(uni_o4().before[1].recipe), at_most=1e-6),
+              lambda: probes.is_refused(uni_o4().before[0].recipe, peg()), equals=1.0),
+        same_gradient("offline PPO and the score along the model: the gradients are those of the formulas",
+                      lambda: uni_o4().before[1].recipe, claims.improving_by_hand, claims.offline_rows, BOX_SPEC, 1e-6),
         Exact("the old policies act in recorded states, each once",
               lambda: claims.gathered_errors(uni_o4().before[1].recipe), at_most=1e-4),
         Exact("its gate passes records: 1 + 1/2 + ... + 1/5 of five scores of one policy",
               lambda: claims.accepted(uni_o4().before[1].recipe), equals=137 / 60),
-        Exact("online PPO of the best member: the gradients are those of the formulas, rewards as they are",
-              lambda: claims.online_gap(uni_o4()), at_most=1e-9),
+        same_gradient("online PPO of the best member: the gradients are those of the formulas, rewards as they are",
+                      uni_o4, claims.online_by_hand, claims.online_rows, BOX_SPEC),
         Exact("each phase starts from the weights of the one before", handed_wrongly, equals=0.0),
         Measured("PPO begins better after the offline steps than after cloning alone", "pendulum", RECIPE,
                  CLONED, Average("evaluation"), seeds=5, minutes=6.0, steps=5),

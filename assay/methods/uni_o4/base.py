@@ -12,12 +12,9 @@ from assay.core.optimizers import Adam, Descent
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.core.slots import Gate, Task
-from assay.methods.uni_o4.credit import CriticAdvantage
-from assay.methods.uni_o4.critics import ModelScore, PredictNext
-from assay.methods.uni_o4.gates import Rising
+from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
-from assay.methods.uni_o4.objectives import DiverseLikelihood
-from assay.methods.uni_o4.rollout import OnStates
+from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Critic, Policy
 from assay.parts.credit.temporal import Whiten

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
-from math import log, pi
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -13,13 +13,9 @@ from torch import Tensor
 from assay.claims import by_hand, probes
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
-from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience
-from assay.core.slots import Scene
-from assay.methods.uni_o4.rollout import OnStates
-from assay.parts.sources.logged import Logged
-from assay.tasks.control.peg import peg
+from assay.core.record import Experience
+from assay.methods.uni_o4.base import uni_o4
 from assay.tasks.control.pendulum import pendulum
 
 
@@ -36,35 +32,33 @@ def inside(action: Tensor) -> Tensor:
 
 def of(model: Any, seen: Tensor, action: Tensor) -> Tensor:
     """Returns what a critic or the dynamics say of the executed action, [members, ...]."""
-    found: Tensor = model.inner.body({"observation": seen}, inside(action), None)
-    return found
+    return steps.output(model.inner, seen, inside(action))
+
+
+def beyond_bounds() -> Experience:
+    """Returns transitions of which some actions exceed the bounds."""
+    data = probes.transitions(num=64)
+    return replace(data, action=1.5 * data.action)
 
 
 def cloning_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    step, models = steps.step_of(seen), seen.models
+    step, models, data = steps.step_of(seen), seen.models, seen.experience
     logp = normals(models["actor"], step.now).log_prob(step.action).sum(-1)
-    gain = of(models["q_target"], step.now, step.action).amin(0).detach() - steps.output(models["value"], step.now)
-    error = of(models["q"], step.now, step.action) - step.target(0.95, steps.output(models["value"], step.after))
     change = torch.cat((step.after - step.now, step.reward.unsqueeze(-1)), -1)
     missed = (of(models["dynamics"], step.now, step.action) - change).square().sum(-1)
-    return {
-        "clone": -1.1 * step.mean(logp),
-        "value": step.mean((0.3 + 0.4 * (gain >= 0).double()) * gain.square()),
-        "q": step.mean(error.square()) / 2,
-        "dynamics": step.mean(missed) / 2,
-    }
+    critics = {"value": models["value"], "q": models["q"].inner, "q_target": models["q_target"].inner}
+    executed = replace(seen, models=critics, experience=replace(data, action=inside(data.action)))
+    return {"clone": -1.1 * step.mean(logp), **steps.iql(executed, 0.95, 0.7), "dynamics": step.mean(missed) / 2}
 
 
 # ---------------------------------------------------------------------------------------------------- offline ppo
-def offline_rows(recipe: Recipe) -> Experience:
+def offline_rows() -> Experience:
     """Returns transitions with a member each, actions that may exceed the bounds and log-densities near the actor's."""
-    data, draw = probes.transitions(num=64), torch.Generator().manual_seed(6)
-    member = (torch.arange(64) % 4).unsqueeze(1).expand(64, 2).contiguous()
-    data = replace(data, action=1.5 * data.action, context={**data.context, "member": member})
-    actor = built(recipe, probes.BOX_SPEC).models["actor"]
-    every = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1).detach()
-    own = every.gather(0, member.unsqueeze(0))[0]
-    return replace(data, logp=own + 0.3 * torch.randn(64, 2, generator=draw, dtype=torch.float64))
+    data, member = beyond_bounds(), (torch.arange(64) % 4).unsqueeze(1).expand(64, 2).contiguous()
+    data = replace(data, context={**data.context, "member": member})
+    actor = built(uni_o4().before[1].recipe, probes.BOX_SPEC).models["actor"]
+    every = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1)
+    return probes.recorded_near(data, every.gather(0, member.unsqueeze(0))[0], seed=6)
 
 
 def improving_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
@@ -87,61 +81,36 @@ def improving_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 
 def accepted(recipe: Recipe) -> float:
     """Returns how many of five scores the gate of the old policy accepts, on average over all orders."""
-    gate, passed = recipe.copies["old"].gate, 0
-    assert gate is not None
+    gate, passed = cast(Any, recipe.copies["old"].gate), 0
     for order in permutations(range(5)):
         state = gate.init()
         for score in order:
-            model = torch.nn.Module()
-            model.standing = torch.nn.Parameter(torch.tensor([float(score)]))
-            passed += int(gate({"actor": model}, state).sum())
+            passed += int(gate({"actor": SimpleNamespace(standing=torch.tensor([float(score)]))}, state).sum())
     return passed / 120
 
 
 def gathered_errors(recipe: Recipe) -> float:
     """Returns rows of the offline rollout that are not one of four members in a recorded state, and the largest gap of
-    their log-density to the member's; infinite if the old policy does not act, or actions do not differ.
+    their log-density to the policy's; infinite if the old policy does not act, or two actions are equal.
     """
-    task, rollout = pendulum(), recipe.rollout
-    assert isinstance(rollout, OnStates)
-    assert isinstance(rollout.source, Logged)
-    actor: Any = built(recipe, task.spec).models[recipe.behaviour].float()
-    scene = Scene(task, actor=actor, draw=Draw(2))
-    rows = rollout(scene, rollout.init(scene))
-    recorded = rollout.source.logs[0].columns(task)["context.observation"][:, 0]
-    states = {tuple(row) for row in recorded.tolist()}
+    task, source = pendulum(), cast(Any, recipe.rollout).source
+    (rows,), actor, _ = probes.gathered(recipe, task)
+    states = set(map(tuple, source.logs[0].columns(task)["context.observation"][:, 0].tolist()))
     seen, member = rows.context["observation"][:, 0], rows.context["member"][:, 0]
-    strange = sum(tuple(row) not in states for row in seen.tolist())
-    strange += int((member != torch.arange(512) % 4).sum()) + int((seen[::4] != seen[3::4]).any(1).sum())
-    mean, spread = 2.0 * actor.body({"observation": seen}).tanh(), 2.0 * actor.log_std.exp()
-    row = torch.arange(512)
-    mean, spread = mean[member, row], spread[member]
-    noise = (rows.action[:, 0] - mean) / spread
-    logp = (-noise.square() / 2 - spread.log() - log(2 * pi) / 2).sum(-1)
-    gap = float((logp - rows.logp[:, 0]).abs().max().detach())
-    is_normal = abs(float(noise.mean().detach())) < 0.15 and abs(float(noise.std().detach()) - 1) < 0.1
-    unchanged = int(rows.reward.abs().sum() + rows.logp[:, 1].abs().sum() + rows.terminal.sum() > 0)
-    unchanged += int(rows.mask[:, 1].sum())  # the second column is no decision
-    return strange + gap + unchanged + (0.0 if is_normal and recipe.behaviour == "old" else float("inf"))
-
-
-def is_refused(recipe: Recipe) -> bool:
-    """Returns whether data with terminal decisions are an error before training."""
-    try:
-        recipe.source.init(Scene(peg()))
-    except AssayError:
-        return True
-    return False
+    wrong = sum(tuple(one) not in states for one in seen.tolist()) + int((member != torch.arange(512) % 4).sum())
+    wrong += int((seen[::4] != seen[3::4]).any(1).sum()) + int(rows.reward.any() or rows.terminal.any())
+    wrong += int(rows.mask[:, 1].sum())  # the second column is no decision
+    gap = (actor.score(rows, frozenset()).logp - rows.logp).abs().max().detach()
+    acts = len(rows.action[:, 0].unique()) == 512 and recipe.behaviour == "old"
+    return wrong + float(gap) + (0.0 if acts else float("inf"))
 
 
 # ---------------------------------------------------------------------------------------------------- online ppo
-def online_rows(recipe: Recipe) -> Experience:
+def online_rows() -> Experience:
     """Returns fragments with log-densities near those of the member with the best standing."""
-    data, actor = probes.box_fragments(), built(recipe, probes.BOX_SPEC).models["actor"]
-    draw = torch.Generator().manual_seed(7)
-    best: Any = actor.standing
-    own = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1)[int(best.argmax())].detach()
-    return replace(data, logp=own + 0.3 * torch.randn(data.mask.shape, generator=draw, dtype=torch.float64))
+    data, actor = probes.box_fragments(), cast(Any, built(uni_o4(), probes.BOX_SPEC).models["actor"])
+    every = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1)
+    return probes.recorded_near(data, every[int(actor.standing.argmax())], seed=7)
 
 
 def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
@@ -151,16 +120,3 @@ def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     logp, entropy = member.log_prob(data.action).sum(-1)[best], member.entropy().sum(-1)[best]
     value = seen.models["value"].body({"observation": observation}).view(data.mask.shape)
     return by_hand.ppo(data, logp, entropy, value, discount=0.95, gae_lambda=0.95)
-
-
-def online_gap(recipe: Recipe) -> float:
-    return probes.formula_gap(recipe, online_rows(recipe), online_by_hand, probes.BOX_SPEC)
-
-
-def offline_gap(recipe: Recipe) -> float:
-    return probes.formula_gap(recipe, offline_rows(recipe), improving_by_hand, probes.BOX_SPEC)
-
-
-def cloning_gap(recipe: Recipe) -> float:
-    data = probes.transitions(num=64)
-    return probes.formula_gap(recipe, replace(data, action=1.5 * data.action), cloning_by_hand, probes.BOX_SPEC)

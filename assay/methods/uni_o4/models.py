@@ -10,41 +10,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from assay.core.record import Experience, Need, Scored
+from assay.core.record import Experience
 from assay.core.slots import ActorHead, Ask, Body, CriticHead
 from assay.core.spaces import Box, Context, Spec
 from assay.models.bodies.perceptron import feature_size
-from assay.models.heads.spaces import bounds, need_box
+from assay.models.heads.gaussian import GaussianPolicy
+from assay.models.heads.spaces import need_box, register_bounds
 from assay.models.heads.value import ActionValue
 from assay.ops import distributions
 
 
-class GaussianCommittee(nn.Module):
+class GaussianCommittee(GaussianPolicy):
     """pi_i(a|s) = N(centre + half range * tanh(f_i(s)), half range * exp(log_std_i)), i = 1..N.
 
     The context's `member` selects the acting member; without it the one with the highest `standing` acts, a score
     without policy gradient. Every parameter has the members along its first axis.
     """
 
-    middle: Tensor
-    reach: Tensor
+    centre: Tensor
+    half_range: Tensor
 
     def __init__(self, body: nn.Module, num: int, space: Box, initial_log_std: float) -> None:
-        super().__init__()
-        self.num_members, self.num_draws, self.body = num, space.size, body
+        super().__init__(body, space.size, initial_log_std)
+        self.num_members = num
         self.log_std = nn.Parameter(torch.full((num, space.size), initial_log_std))
         self.standing = nn.Parameter(torch.zeros(num))
-        middle, reach = bounds(space)
-        self.register_buffer("middle", middle)
-        self.register_buffer("reach", reach)
+        register_bounds(self, space)
 
     def means(self, context: Context) -> Tensor:
         """Returns the mean of every member, [N, ..., A]."""
-        return self.middle + self.reach * self.body(context).tanh()
+        return self.centre + self.half_range * self.body(context).tanh()
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
         """Returns mean and log standard deviation of the acting member, [..., A] both."""
-        means, scale = self.means(context), self.log_std + self.reach.log()
+        means, scale = self.means(context), self.log_std + self.half_range.log()
         if "member" not in context:
             best = self.standing.argmax()
             return means[best], scale[best].expand_as(means[0])
@@ -52,22 +51,9 @@ class GaussianCommittee(nn.Module):
         index = member.unsqueeze(-1).expand(*member.shape, self.num_draws).unsqueeze(0)
         return means.gather(0, index).squeeze(0), scale[member]
 
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Returns mean + std * noise; the mean if `uniform` is None."""
-        mean, log_std = self.parameters_of(context)
-        action = mean if uniform is None else mean + log_std.exp() * distributions.normal_sample(uniform)
-        return action, distributions.normal_logp(action, mean, log_std)
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Returns the log-densities of the recorded decisions under the acting members."""
-        mean, log_std = self.parameters_of(batch.context)
-        logp = distributions.normal_logp(batch.action, mean, log_std) * batch.mask
-        entropy = (log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum(-1) * batch.mask
-        return Scored(logp, entropy if Need.ENTROPY in needs else None)
-
     def all_logp(self, batch: Experience) -> Tensor:
         """Returns the log-densities of the recorded decisions under every member, [N, B, T], zero where masked."""
-        scale = (self.log_std + self.reach.log()).view(self.num_members, 1, 1, self.num_draws)
+        scale = (self.log_std + self.half_range.log()).view(-1, 1, 1, self.num_draws)
         return distributions.normal_logp(batch.action, self.means(batch.context), scale) * batch.mask
 
 
@@ -92,9 +78,9 @@ class WithinBounds(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, inner: nn.Module, space: Box) -> None:
+    def __init__(self, inner: nn.Module, spec: Spec) -> None:
         super().__init__()
-        self.inner = inner
+        space, self.inner = need_box(spec, "a critic of clipped actions"), inner
         self.register_buffer("low", torch.tensor(space.low))
         self.register_buffer("high", torch.tensor(space.high))
 
@@ -112,8 +98,7 @@ class ClampedQ(CriticHead):
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the critic for this task."""
-        space = need_box(spec, "ClampedQ")
-        return WithinBounds(ActionValue(self.members).on(body, spec), space)
+        return WithinBounds(ActionValue(self.members).on(body, spec), spec)
 
 
 class NextStep(nn.Module):
@@ -137,6 +122,5 @@ class LearnedDynamics(CriticHead):
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the model of this task."""
-        space = need_box(spec, "LearnedDynamics")
         ask = Ask((feature_size(spec) + 1,), activation=nn.ReLU, members=self.members, action=True)
-        return WithinBounds(NextStep(body.outputs(spec, ask)), space)
+        return WithinBounds(NextStep(body.outputs(spec, ask)), spec)

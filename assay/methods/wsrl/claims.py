@@ -20,19 +20,10 @@ from assay.methods.wsrl.calibrated import RETURN
 from assay.parts.sources.logged import Log
 from assay.tasks.control.pendulum import pendulum
 
-E = 10
-"""The number of critics."""
-
 
 def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns the losses of the online phase: targets of a random pair of critics without entropy, no penalty."""
-    step, models, out = steps.step_of(seen), seen.models, steps.output
-    action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
-    values, pair = out(models["q_target"], step.after, action), (E * seen.uniform(1, 2, tag=3)[:, 0]).floor().long()
-    row = torch.arange(len(pair))
-    lower = torch.minimum(values[pair[:, 0], row], values[pair[:, 1], row])
-    error = out(models["q"], step.now, step.action) - step.target(0.95, lower)
-    return {"critic": step.mean(error.square()) / 2, "actor": steps.sac_actor(seen)}
+    return {"critic": steps.rlpd_critics(seen, 0.95), "actor": steps.sac_actor(seen)}
 
 
 def offline_by_hand(seen: probes.Seen, calibrated: bool = False) -> dict[str, Tensor]:
@@ -83,11 +74,7 @@ def hand_off_gap() -> float:
     (phase,) = recipe.before
     before, after = (Engine(one, probes.BOX_SPEC, seed, Placement()) for one, seed in ((phase.recipe, 1), (recipe, 0)))
     before.flats["q_target"].values.add_(1.0)  # a target network is not its model
-    given: dict[str, Tensor] = {}
-    for name, place in phase.hands.items():
-        flat = before.flats[name]
-        given |= {f"{place}.{own}": value for own, value in zip(flat.names, flat.split(flat.values), strict=True)}
-    after.load(given, recipe)
+    after.load(probes.handed_on(phase, before), recipe)
     names = ("actor", "q", "q_target", "temperature")
     return max(float((before.flats[name].values - after.flats[name].values).abs().max()) for name in names)
 

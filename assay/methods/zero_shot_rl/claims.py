@@ -26,22 +26,32 @@ def waves(value: Tensor, half: Tensor, centre: Tensor) -> Tensor:
 
 
 def backward(model: Any, place: Tensor) -> Tensor:
-    found: Tensor = model.back(waves(place, *PLACES))
-    return 32**0.5 * found / found.square().sum(-1, keepdim=True).sqrt()
+    return on_sphere(model.back(waves(place, *PLACES)))
+
+
+def on_sphere(vector: Tensor) -> Tensor:
+    return 32**0.5 * vector / vector.square().sum(-1, keepdim=True).sqrt()
 
 
 def forward(model: Any, seen: Tensor, z: Tensor, action: Tensor | None = None) -> Tensor:
-    """Returns F [K, B, A, D] of all discrete actions, or of continuous ones [B, A, 2]."""
+    """Returns F of all discrete actions [K, B, 4, D], of one of each row [K, B, D], or of continuous ones [B, A, 2]."""
     rows = torch.cat((waves(seen, *SEEN), z), -1)
-    if action is None:
-        found: Tensor = model.ahead(rows).view(2, len(rows), 4, 32)
+    if action is None or action.dim() == 1:
+        every: Tensor = model.ahead(rows).view(2, len(rows), 4, 32)
+        return every if action is None else every[:, torch.arange(len(rows)), action]
+    if action.dim() == 2:
+        found: Tensor = model.ahead(torch.cat((rows, action), -1))
         return found
-    return torch.stack([model.ahead(torch.cat((rows, one), -1)) for one in action.unbind(1)], 2)
+    return torch.stack([forward(model, seen, z, one) for one in action.unbind(1)], 2)
 
 
-def policy(model: Any, seen: Tensor, z: Tensor) -> Tensor:
-    found: Tensor = model.policy(torch.cat((waves(seen, *SEEN), z), -1)).tanh()
-    return found
+def chosen(model: Any, seen: Tensor, z: Tensor, is_discrete: bool, noise: Tensor | float = 0.0) -> Tensor:
+    """Returns pi_z(s): the best of four, or the policy's continuous action with this noise."""
+    if is_discrete:
+        values = (forward(model, seen, z) * z.unsqueeze(1)).sum(-1)
+        return torch.minimum(values[0], values[1]).argmax(-1)
+    action = model.policy(torch.cat((waves(seen, *SEEN), z), -1)).tanh() + noise
+    return steps.CENTRE + steps.HALF * action.clamp(-1.0, 1.0)
 
 
 class ByHand:
@@ -49,34 +59,22 @@ class ByHand:
 
     def __init__(self, seen: probes.Seen, is_discrete: bool) -> None:
         data, self.seen, self.is_discrete = seen.experience, seen, is_discrete
-        self.model, self.target = seen.models["actor"], seen.models["target"]
-        self.here = data.mask[:, 0]
+        self.model, self.target, self.here = seen.models["actor"], seen.models["target"], data.mask[:, 0]
         self.now, self.after = data.context["observation"].unbind(1)
         self.action, self.arrived = data.action[:, 0], data.context["achieved"][:, 1]
         uniform = seen.uniform(1, 33, tag=3)[:, 0].double()
-        sphere = steps.normal(uniform[:, :32])
-        sphere = 32**0.5 * sphere / sphere.square().sum(-1, keepdim=True).sqrt()
-        is_goal = uniform[:, 32:] < 0.5
-        self.z = torch.where(is_goal, backward(self.model, data.context["goal"][:, 0]), sphere).detach()
-
-    def of(self, model: Any, seen: Tensor, action: Tensor) -> Tensor:
-        """Returns F of one action, [K, B, D]."""
-        if self.is_discrete:
-            return forward(model, seen, self.z)[:, torch.arange(len(action)), action]
-        return forward(model, seen, self.z, action.unsqueeze(1))[:, :, 0]
+        sphere, goal = on_sphere(steps.normal(uniform[:, :32])), backward(self.model, data.context["goal"][:, 0])
+        self.z = torch.where(uniform[:, 32:] < 0.5, goal, sphere).detach()
 
     def next_action(self) -> Tensor:
-        if self.is_discrete:
-            values = (forward(self.model, self.after, self.z) * self.z.unsqueeze(1)).sum(-1)
-            return torch.minimum(values[0], values[1]).argmax(-1)
         noise = (0.2 * steps.normal(self.seen.uniform(1, 2, tag=5)[:, 0])).clamp(-0.3, 0.3)
-        return steps.CENTRE + steps.HALF * (policy(self.model, self.after, self.z) + noise).clamp(-1.0, 1.0)
+        return chosen(self.model, self.after, self.z, self.is_discrete, noise)
 
     def candidates(self) -> Tensor | None:
         if self.is_discrete:
             return None
         uniform = self.seen.uniform(1, 8, 2, tag=4)[:, 0].double()
-        own = steps.CENTRE + steps.HALF * policy(self.model, self.now, self.z).detach()
+        own = chosen(self.model, self.now, self.z, is_discrete=False).detach()
         return torch.cat([steps.LOW + 2 * steps.HALF * uniform, own.unsqueeze(1), self.action.unsqueeze(1)], 1)
 
 
@@ -84,7 +82,8 @@ def measure_loss(hand: ByHand, on_measures: bool) -> Tensor:
     """FB's loss, the orthonormality, and the penalty of VC-FB or MC-FB, row by row."""
     here, here_next = hand.here.nonzero().flatten().tolist(), 1.0 - hand.seen.experience.terminal[:, 0].double()
     back, onward = backward(hand.model, hand.arrived), backward(hand.target, hand.arrived)
-    mine, ahead = hand.of(hand.model, hand.now, hand.action), hand.of(hand.target, hand.after, hand.next_action())
+    mine = forward(hand.model, hand.now, hand.z, hand.action)
+    ahead = forward(hand.target, hand.after, hand.z, hand.next_action())
     measure = torch.einsum("kid,jd->kij", mine, back)
     target = (0.9 * here_next.unsqueeze(1) * torch.einsum("kid,jd->kij", ahead, onward).mean(0)).detach()
     every = forward(hand.model, hand.now, hand.z, hand.candidates())
@@ -104,8 +103,8 @@ def measure_loss(hand: ByHand, on_measures: bool) -> Tensor:
 
 def policy_loss(hand: ByHand) -> Tensor:
     fixed = deepcopy(hand.model).requires_grad_(False)
-    action = steps.CENTRE + steps.HALF * policy(hand.model, hand.now, hand.z)
-    values = (forward(fixed, hand.now, hand.z, action.unsqueeze(1))[:, :, 0] * hand.z).sum(-1)
+    action = chosen(hand.model, hand.now, hand.z, is_discrete=False)
+    values = (forward(fixed, hand.now, hand.z, action) * hand.z).sum(-1)
     return -torch.minimum(values[0], values[1])[hand.here].mean()
 
 
@@ -124,18 +123,11 @@ def acting_errors(recipe: Recipe, spec: Spec) -> float:
     data = probes.goal_transitions(spec)
     context = {name: column[:, 0] for name, column in data.context.items()}
     z = backward(model, context["goal"])
-    if spec is probes.GOAL_CHOICE:
-        values = (forward(model, context["observation"], z) * z.unsqueeze(1)).sum(-1)
-        wanted = torch.minimum(values[0], values[1]).argmax(-1)
-    else:
-        wanted = steps.CENTRE + steps.HALF * policy(model, context["observation"], z)
-    reward = data.reward[:, 0]
-    mean = (reward.unsqueeze(1) * backward(model, context["achieved"])).mean(0)
-    task = 32**0.5 * mean / mean.norm()
-    found = model.infer(context["achieved"], reward)
+    wanted, reward = chosen(model, context["observation"], z, spec is probes.GOAL_CHOICE), data.reward[:, 0]
+    task = on_sphere((reward.unsqueeze(1) * backward(model, context["achieved"])).mean(0))
     asked = {**context, "goal": context["goal"][:1].expand_as(context["goal"])}
     solved = model.solving(z[0]).act({**context, "goal": 0 * context["goal"]}, None)[0] - model.act(asked, None)[0]
-    gaps = (model.act(context, None)[0] - wanted, found - task, solved)
+    gaps = (model.act(context, None)[0] - wanted, model.infer(context["achieved"], reward) - task, solved)
     return sum(float(gap.abs().max().detach()) for gap in gaps)
 
 

@@ -1,4 +1,4 @@
-"""Losses of forward-backward representations: successor measures for every task z at once.
+"""Forward-backward representations: losses of successor measures for every task z at once, and the recipe.
 
 Axes: K heads, R decisions of the batch, N action samples, D numbers. The model `actor` has F, B and pi_z, `target` is
 its target network. Rewards are not read.
@@ -8,29 +8,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, Objective, View
 from assay.core.spaces import Box
-from assay.methods.zero_shot_rl.models import ForwardBackward
+from assay.methods.zero_shot_rl.models import ForwardBackward, ForwardBackwardActor
+from assay.models.model import Policy
 from assay.parts.aggregations import OverTransitions
+from assay.parts.sources.relabelled import Mixed, Play, Relabelled
+from assay.recipes.defaults import CONTROL, Defaults
 
 
 class Rows:
-    """A batch's decisions as rows, each with its own task z, the same for all terms of an update.
-
-    `now` and `after` are their contexts, `action` the recorded actions, `weight` [R] is 1 for a decision, else 0.
-    """
+    """A batch's decisions as rows [R], contexts `now` and `after`, each with its task z: the same for all terms."""
 
     def __init__(self, batch: Experience, view: View, name: str = "actor") -> None:
-        self.batch, self.view = batch, view
-        self.model: ForwardBackward = view.model(name)
+        self.batch, self.view, self.model = batch, view, cast(ForwardBackward, view.model(name))
         self.now, self.after = (
             {name: column.flatten(0, 1) for name, column in side.context.items()} for side in (batch.now, batch.after)
         )
@@ -119,28 +120,8 @@ class Orthonormal(OfPairs, OverTransitions, CriticLoss):
         return Loss(self.weight * loss, self.count(batch))
 
 
-class Penalty(CriticLoss, Protocol):
-    """A loss that lowers F of all actions relative to F of the recorded ones."""
-
-    weight: float
-    num_samples: int
-    actor: str
-
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the soft maximum over actions minus the recorded action's value."""
-        rows = Rows(batch, view, self.actor)
-        every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z)
-        taken = rows.model.forward_of(rows.now, rows.action, rows.z)
-        penalty = self.gaps(rows, every, taken).sum()
-        metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
-        return Loss(self.weight * penalty, self.count(batch), metrics)
-
-    def gaps(self, rows: Rows, every_KRND: Tensor, taken_KRD: Tensor) -> Tensor:
-        """Returns the weighted differences, [K, R, ...]."""
-
-
 @dataclass(frozen=True)
-class ConservativeValues(OverTransitions, Penalty):
+class ConservativeValues(OverTransitions, CriticLoss):
     """weight * sum_k mean [log sum_a exp Q_k(s, a) - Q_k(s, a_data)],  Q_k = F_k(s, a, z) . z
 
     VC-FB (arXiv:2309.15178): CQL's penalty (arXiv:2006.04779) for every task z at once, against overvalued actions
@@ -152,25 +133,29 @@ class ConservativeValues(OverTransitions, Penalty):
     num_samples: int = 8
     actor: str = model_name("actor")
 
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the soft maximum over actions minus the recorded action's value."""
+        rows = Rows(batch, view, self.actor)
+        every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z)
+        taken = rows.model.forward_of(rows.now, rows.action, rows.z)
+        penalty = self.gaps(rows, every, taken).sum()
+        metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
+        return Loss(self.weight * penalty, self.count(batch), metrics)
+
     def gaps(self, rows: Rows, every_KRND: Tensor, taken_KRD: Tensor) -> Tensor:
-        """Returns those of every decision, [K, R]."""
+        """Returns the weighted differences of every decision, [K, R]."""
         values = (every_KRND * rows.z.unsqueeze(-2)).sum(-1)
         return (values.logsumexp(-1) - (taken_KRD * rows.z).sum(-1)) * rows.weight
 
 
 @dataclass(frozen=True)
-class ConservativeMeasures(OfPairs, OverTransitions, Penalty):
+class ConservativeMeasures(OfPairs, ConservativeValues):
     """ConservativeValues with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
-
-    weight: float = 1.0
-    num_samples: int = 8
-    actor: str = model_name("actor")
 
     def gaps(self, rows: Rows, every_KRND: Tensor, taken_KRD: Tensor) -> Tensor:
         """Returns those of every decision and future state, [K, R, R]."""
-        measures = every_KRND @ rows.back.T
         pairs = rows.weight.unsqueeze(1) * rows.weight / rows.weight.sum().clamp(min=1.0)
-        return (measures.logsumexp(-2) - taken_KRD @ rows.back.T) * pairs
+        return ((every_KRND @ rows.back.T).logsumexp(-2) - taken_KRD @ rows.back.T) * pairs
 
 
 @dataclass(frozen=True)
@@ -186,13 +171,30 @@ class MaximizeMeasure(OverTransitions, Objective):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the slope of F . z at the policy's actions, times the actions: no gradient for F and B."""
         rows = Rows(batch, view, self.actor)
-        model, z = rows.model, rows.z
-        if not isinstance(model.space, Box):
+        if not isinstance(rows.model.space, Box):
             raise AssayError("MaximizeMeasure is for continuous actions. Drop it for discrete ones, chosen by F . z")
-        action = model.decide(rows.now, z)
+        action = rows.model.decide(rows.now, rows.z)
         with torch.enable_grad():
             given = action.detach().requires_grad_()
-            value = (model.forward_of(rows.now, given, z) * z).sum(-1).amin(0)
+            value = (rows.model.forward_of(rows.now, given, rows.z) * rows.z).sum(-1).amin(0)
             (slope,) = torch.autograd.grad((value * rows.weight).sum(), given)
         metrics = {"q": ((value.detach() * rows.weight).sum(), batch.now.num_decisions)}
         return Loss(-(slope * action).sum(), self.count(batch), metrics)
+
+
+def forward_backward(
+    world: Defaults = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()
+) -> Recipe:
+    """Forward-backward representations (arXiv:2103.07945) of play data; half of the tasks are goals anywhere in it."""
+    step = Adam(learning_rate=1e-3, clip_norm=10.0)
+    stages = [Stage("measure", ("actor",), critic=(MeasureLoss(0.9), Orthonormal(), *conservative), optimizer=step)]
+    if not world.discrete:
+        stages += [Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)]
+    return Recipe(
+        name="zero-shot-rl",
+        actor=Policy(head=ForwardBackwardActor()),
+        copies={"target": Copy("actor", 0.05)},
+        source=Relabelled(log, Mixed(current=0.0, future=0.0)),
+        stages=tuple(stages),
+        steps=100,
+    )

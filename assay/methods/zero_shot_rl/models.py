@@ -5,68 +5,89 @@ Axes: K forward heads, A actions, D numbers of a representation, leading axes as
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
-from assay.core.spaces import Box, Context, Discrete, Spec
-from assay.methods.zero_shot_rl.waves import Waves, filled, is_finite, range_of
+from assay.core.spaces import Box, Context, Discrete, Space, Spec
 from assay.models.bodies.perceptron import Vectors, vectors
-from assay.models.heads.spaces import bounds
+from assay.models.heads.bounded import scored_distance
+from assay.models.heads.goals import need_goal, of_length_root
+from assay.models.heads.spaces import is_finite, register_bounds
+from assay.models.heads.value import scored_softmax
 from assay.ops import distributions
 
+OCTAVES = (1.0, 2.0, 4.0)
 NUM_HEADS = 2
 NOISE, NOISE_LIMIT = 0.2, 0.3
 """Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
 
 
+class Waves(nn.Module):
+    """x, sin(pi k x) and cos(pi k x), k = 1, 2, 4: Fourier features (arXiv:2006.10739), learned faster by perceptrons.
+
+    x is the number in units of half its range around the centre, so that no two numbers inside the bounds look alike.
+    Where the task has no finite bounds, those of the data count; without them x = y / (1 + |y|), hardly apart if large.
+    """
+
+    centre: Tensor
+    half_range: Tensor
+    is_bounded: Tensor
+
+    def __init__(self, space: Box, data: Box | None = None) -> None:
+        super().__init__()
+        own = torch.tensor((space.low, space.high))
+        given = own if data is None else torch.tensor((data.low, data.high))
+        low, high = torch.where((own[1] - own[0]).isfinite(), own, given)
+        is_bounded = low.isfinite() & high.isfinite()
+        self.size = space.size * (1 + 2 * len(OCTAVES))
+        self.register_buffer("is_bounded", is_bounded)
+        self.register_buffer("centre", torch.where(is_bounded, (high + low) / 2, 0.0))
+        self.register_buffer("half_range", torch.where(is_bounded, (high - low) / 2, 1.0))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Returns the features, [..., size]."""
+        unit = (values - self.centre) / self.half_range
+        unit = torch.where(self.is_bounded, unit, values / (1.0 + values.abs()))
+        angles = torch.cat([math.pi * octave * unit for octave in OCTAVES], -1)
+        return torch.cat([unit, angles.sin(), angles.cos()], -1)
+
+
 class ForwardBackward(nn.Module):
     """F(s, a, z) . B(g) is the discounted frequency of g under pi_z after taking a in s, relative to the data's; pi_z
-    takes the action with the largest F(s, a, z) . z. For a goal, z = B(g). |B| = sqrt(D). Inputs are Fourier
-    features.
+    takes the action with the largest F(s, a, z) . z. For a goal, z = B(g). |B| = sqrt(D). Inputs are `Waves`.
     """
 
     centre: Tensor
     half_range: Tensor
 
-    def __init__(self, body: Vectors, spec: Spec, size: int, ranges: tuple[Box | None, Box | None]) -> None:
+    def __init__(self, body: Vectors, action: Space, seen: Waves, places: Waves, size: int) -> None:
         super().__init__()
-        assert isinstance(spec.observation, Box)
-        assert spec.goal is not None
-        self.size = size
-        self.space = spec.action
-        self.seen, self.places = (
-            Waves(filled(space, own)) for space, own in zip((spec.observation, spec.goal), ranges, strict=True)
-        )
+        self.size, self.space, self.seen, self.places = size, action, seen, places
         num_inputs = self.seen.size + size
         one, heads = Ask((size,), activation=nn.ReLU), Ask((size,), activation=nn.ReLU, members=NUM_HEADS)
         self.back = body.network(self.places.size, one)
-        if isinstance(spec.action, Discrete):
+        if isinstance(action, Discrete):
             self.num_draws = 1
-            self.ahead = body.network(num_inputs, replace(heads, shape=(spec.action.n, size)))
+            self.ahead = body.network(num_inputs, replace(heads, shape=(action.n, size)))
         else:
-            assert isinstance(spec.action, Box)
-            self.num_draws = spec.action.size
-            self.ahead = body.network(num_inputs + spec.action.size, heads)
-            self.policy = body.network(num_inputs, replace(one, shape=(spec.action.size,)))
-            centre, half_range = bounds(spec.action)
-            self.register_buffer("centre", centre)
-            self.register_buffer("half_range", half_range)
+            assert isinstance(action, Box)
+            self.num_draws = action.size
+            self.ahead = body.network(num_inputs + action.size, heads)
+            self.policy = body.network(num_inputs, replace(one, shape=(action.size,)))
+            register_bounds(self, action)
 
-    # ------------------------------------------------------------------------------------------------ representations
     def backward_of(self, place: Tensor) -> Tensor:
         """Returns B of positions in goal space, [..., D]."""
-        return self.size**0.5 * nn.functional.normalize(self.back(self.places(place)), dim=-1)
+        return of_length_root(self.back(self.places(place)))
 
     def forwards(self, context: Context, actions: Tensor | None, z: Tensor) -> Tensor:
-        """Returns F [K, ..., A, D]: of every discrete action if `actions` is None, else of continuous ones [..., A,
-        size].
-        """
+        """Returns F [K, ..., A, D]: of every discrete action if `actions` is None, else of these [..., A, size]."""
         rows = torch.cat((self.seen(context["observation"]), z), -1)
         if actions is not None:
             rows = torch.cat((rows.unsqueeze(-2).expand(*actions.shape[:-1], rows.shape[-1]), actions), -1)
@@ -77,35 +98,30 @@ class ForwardBackward(nn.Module):
         """Returns F(s, a, z) of recorded actions, [K, ..., D]."""
         if isinstance(self.space, Box):
             return self.forwards(context, action.unsqueeze(-2), z).squeeze(-2)
-        every = self.forwards(context, None, z)
-        index = action.expand(NUM_HEADS, *action.shape)[..., None, None].expand(*every.shape[:-2], 1, self.size)
-        return every.gather(-2, index).squeeze(-2)
+        return self.forwards(context, None, z).take_along_dim(action[None, ..., None, None], -2).squeeze(-2)
+
+    def values(self, context: Context, z: Tensor) -> Tensor:
+        """Returns min_k F_k . z of every discrete action, [..., A]."""
+        return (self.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
 
     @torch.no_grad()
     def tasks(self, goal: Tensor, uniform: Tensor) -> Tensor:
-        """Returns training tasks z from uniform numbers [..., D + 1]: on the sphere, or B of goals in half of the
-        rows.
-        """
-        normal = distributions.normal_sample(uniform[..., : self.size])
-        sphere = self.size**0.5 * nn.functional.normalize(normal, dim=-1)
+        """Returns tasks z from uniform numbers [..., D + 1]: on the sphere, or B of goals in half of the rows."""
+        sphere = of_length_root(distributions.normal_sample(uniform[..., : self.size]))
         return torch.where(uniform[..., self.size :] < 0.5, self.backward_of(goal), sphere)
 
     def infer(self, places: Tensor, reward: Tensor) -> Tensor:
         """Returns z of any task from positions [M, G] of the data and their rewards [M]: E[r B], scaled to sqrt(D)."""
-        z = (reward.unsqueeze(-1) * self.backward_of(places)).mean(0)
-        return self.size**0.5 * nn.functional.normalize(z, dim=-1)
+        return of_length_root((reward.unsqueeze(-1) * self.backward_of(places)).mean(0))
 
     def solving(self, z: Tensor) -> TaskPolicy:
         """Returns pi_z."""
         return TaskPolicy(self, z)
 
-    # ------------------------------------------------------------------------------------------------ acting
     def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
-        """Returns pi_z(s): the best discrete action, or the policy's continuous one, with clipped noise given uniform
-        numbers.
-        """
+        """Returns pi_z(s): the best discrete action, or the policy's continuous one, with noise by `uniform`."""
         if isinstance(self.space, Discrete):
-            return (self.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0).argmax(-1)
+            return self.values(context, z).argmax(-1)
         action = self.policy(torch.cat((self.seen(context["observation"]), z), -1)).tanh()
         if uniform is not None:
             noise = NOISE * distributions.normal_sample(uniform)
@@ -118,17 +134,11 @@ class ForwardBackward(nn.Module):
         return action, context["observation"].new_zeros(len(action))
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Returns log softmax of F . z, or minus half the squared distance of continuous actions, so that it can be
-        cloned.
-        """
+        """Returns log softmax of F . z, or minus half the squared distance of continuous actions: for cloning."""
         z = self.backward_of(batch.context["goal"])
         if isinstance(self.space, Discrete):
-            values = (self.forwards(batch.context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
-            logp = values.log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
-        else:
-            apart = (batch.action - self.decide(batch.context, z)) / self.half_range
-            logp = -0.5 * apart.square().sum(-1)
-        return Scored(logp * batch.mask)
+            return scored_softmax(self.values(batch.context, z), batch)
+        return scored_distance(self.decide(batch.context, z), self.half_range, batch)
 
 
 class TaskPolicy:
@@ -143,6 +153,13 @@ class TaskPolicy:
         """Returns pi_z(s) and log-probability 0; `uniform` is not used."""
         seen = context["observation"]
         return self.model.decide(context, self.z.expand(*seen.shape[:-1], -1)), seen.new_zeros(len(seen))
+
+
+def range_of(values: Tensor) -> Box:
+    """Returns the smallest and largest of each number [N, D]; a constant one has a range of 1 around it."""
+    low, high = values.double().amin(0), values.double().amax(0)
+    room = torch.where(high > low, 0.0, 0.5)
+    return Box(tuple((low - room).tolist()), tuple((high + room).tolist()))
 
 
 @dataclass(frozen=True)
@@ -176,6 +193,7 @@ class ForwardBackwardActor(ActorHead):
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the actor for this task."""
-        if spec.goal is None:
-            raise AssayError("ForwardBackwardActor needs a task with goals; this one has none. Use four-rooms")
-        return ForwardBackward(vectors(body, "ForwardBackwardActor"), spec, self.size, (self.seen, self.places))
+        goal, networks = need_goal(spec, "ForwardBackwardActor"), vectors(body, "ForwardBackwardActor")
+        assert isinstance(spec.observation, Box)
+        seen, places = Waves(spec.observation, self.seen), Waves(goal, self.places)
+        return ForwardBackward(networks, spec.action, seen, places, self.size)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.core.slots import Ask
-from assay.models.bodies.perceptron import Ensemble, Perceptron, Vectors, orthogonal
+from assay.models.bodies.perceptron import Ensemble, Perceptron, Vectors, layered, orthogonal
 
 
 class NormedEnsemble(nn.Module):
@@ -37,11 +37,9 @@ class NormedEnsemble(nn.Module):
 
 def normed_perceptron(num_inputs: int, num_outputs: int, hidden: Sequence[int], output_gain: float) -> nn.Sequential:
     """Returns linear layers with orthogonal weights, layer norm and ReLU between them."""
-    sizes = [num_inputs, *hidden]
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
-        layers += [orthogonal(nn.Linear(fan_in, fan_out), 2.0**0.5), nn.LayerNorm(fan_out), nn.ReLU()]
-    return nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-1], num_outputs), output_gain))
+    return layered(
+        num_inputs, num_outputs, hidden, orthogonal, lambda width: (nn.LayerNorm(width), nn.ReLU()), output_gain
+    )
 
 
 @dataclass(frozen=True)

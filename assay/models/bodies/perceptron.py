@@ -46,11 +46,23 @@ def perceptron(
     output_gain: float = 1.0,
 ) -> nn.Sequential:
     """Returns linear layers with orthogonal weights (gain sqrt 2 inside, `output_gain` at the end) and zero biases."""
+    return layered(num_inputs, num_outputs, hidden, orthogonal, lambda width: (activation(),), output_gain)
+
+
+def layered(
+    num_inputs: int,
+    num_outputs: int,
+    hidden: Sequence[int],
+    initial: Callable[[nn.Linear, float], nn.Linear],
+    between: Callable[[int], Sequence[nn.Module]],
+    output_gain: float = 1.0,
+) -> nn.Sequential:
+    """Returns linear layers with weights of `initial(layer, gain)`, each but the last followed by `between(width)`."""
     sizes = [num_inputs, *hidden]
     layers: list[nn.Module] = []
     for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
-        layers += [orthogonal(nn.Linear(fan_in, fan_out), 2.0**0.5), activation()]
-    return nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-1], num_outputs), output_gain))
+        layers += [initial(nn.Linear(fan_in, fan_out), 2.0**0.5), *between(fan_out)]
+    return nn.Sequential(*layers, initial(nn.Linear(sizes[-1], num_outputs), output_gain))
 
 
 def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:

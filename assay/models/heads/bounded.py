@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Spec
-from assay.models.heads.spaces import bounds, need_box
+from assay.models.heads.spaces import need_box, register_bounds
 from assay.ops import distributions
 
 
@@ -24,9 +24,7 @@ class BoundedPolicy(nn.Module):
     def __init__(self, body: nn.Module, space: Box) -> None:
         super().__init__()
         self.num_draws, self.body = space.size, body
-        centre, half_range = bounds(space)
-        self.register_buffer("centre", centre)
-        self.register_buffer("half_range", half_range)
+        register_bounds(self, space)
 
     def squash(self, latent: Tensor) -> Tensor:
         """Returns centre + half_range * tanh(x)."""
@@ -98,8 +96,12 @@ class DeterministicPolicy(BoundedPolicy):
         """Returns the negative squared distance of recorded actions in units of the range: the log-density of a unit
         Gaussian up to a constant, so that behaviour cloning of a deterministic actor is least squares.
         """
-        distance = (batch.action - self.decide(batch.context)) / self.half_range
-        return Scored(-0.5 * distance.square().sum(-1) * batch.mask)
+        return scored_distance(self.decide(batch.context), self.half_range, batch)
+
+
+def scored_distance(action: Tensor, half_range: Tensor, batch: Experience) -> Scored:
+    """Returns minus half the squared distance of recorded actions from these, in units of half the range."""
+    return Scored(-0.5 * ((batch.action - action) / half_range).square().sum(-1) * batch.mask)
 
 
 @dataclass(frozen=True)

@@ -24,24 +24,24 @@ class GaussianPolicy(nn.Module):
         self.num_draws, self.body = size, body
         self.log_std = nn.Parameter(torch.full((size,), initial_log_std))
 
-    def mean(self, context: Context) -> Tensor:
-        """Returns the mean [..., A]."""
-        mean: Tensor = self.body(context)
-        return mean
+    def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Returns mean [..., A] and log standard deviation, [A] or [..., A]."""
+        return self.body(context), self.log_std
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns mean + std * noise; the mean if `uniform` is None."""
-        mean = self.mean(context)
+        mean, log_std = self.parameters_of(context)
         noise = torch.zeros_like(mean) if uniform is None else distributions.normal_sample(uniform)
-        action = mean + self.log_std.exp() * noise
-        return action, distributions.normal_logp(action, mean, self.log_std)
+        action = mean + log_std.exp() * noise
+        return action, distributions.normal_logp(action, mean, log_std)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Returns log-densities of the recorded decisions; the entropy is the same in every state."""
-        logp = distributions.normal_logp(batch.action, self.mean(batch.context), self.log_std) * batch.mask
+        """Returns log-densities of the recorded decisions, and the entropy."""
+        mean, log_std = self.parameters_of(batch.context)
+        logp = distributions.normal_logp(batch.action, mean, log_std) * batch.mask
         entropy = None
         if Need.ENTROPY in needs:
-            entropy = (self.log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum() * batch.mask
+            entropy = (log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum(-1) * batch.mask
         return Scored(logp, entropy)
 
 

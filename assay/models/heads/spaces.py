@@ -1,11 +1,11 @@
-"""Checks that a task's action space fits a head; raises AssayError if not."""
+"""Action spaces of heads: checks that a task's fits, which raise AssayError if not, and its bounds."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec
@@ -26,11 +26,22 @@ def need_discrete(spec: Spec, who: str) -> Discrete:
     return spec.action
 
 
+def is_finite(space: Box) -> bool:
+    """Returns whether every number has finite bounds."""
+    return all(map(math.isfinite, (*space.low, *space.high)))
+
+
 def bounds(space: Box) -> tuple[Tensor, Tensor]:
     """Returns (centre, half range) of finite bounds; raises AssayError if a bound is infinite."""
-    if not all(map(math.isfinite, (*space.low, *space.high))):
+    if not is_finite(space):
         raise AssayError(
             f"a squashed actor needs finite action bounds, got {space.low} to {space.high}. Use the head Gaussian()"
         )
     low, high = torch.tensor(space.low), torch.tensor(space.high)
     return (high + low) / 2, (high - low) / 2
+
+
+def register_bounds(module: nn.Module, space: Box) -> None:
+    """Registers the buffers `centre` and `half_range` of finite bounds."""
+    for name, value in zip(("centre", "half_range"), bounds(space), strict=True):
+        module.register_buffer(name, value)

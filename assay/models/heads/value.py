@@ -86,6 +86,11 @@ class ActionValue(CriticHead):
 
 
 # ---------------------------------------------------------------------------------------------------- actors
+def scored_softmax(values: Tensor, batch: Experience) -> Scored:
+    """Returns log softmax of values [..., A] at the recorded actions."""
+    return Scored(values.log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
+
+
 class Acting(nn.Module):
     """a = argmax Q(s, .); the log-probability of the greedy action is 0."""
 
@@ -102,8 +107,7 @@ class Acting(nn.Module):
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Returns log softmax(Q)[a]: lets action values be cloned or regularised as a policy."""
-        log_prob = self.values(batch.context).log_softmax(-1)
-        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
+        return scored_softmax(self.values(batch.context), batch)
 
 
 class GreedyPolicy(Acting):

@@ -12,9 +12,10 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Loss, Need
+from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
 from assay.core.slots import Choice, Objective, View
+from assay.parts.aggregations import OverDecisions
 
 
 class Weight(Choice, Protocol):
@@ -34,7 +35,7 @@ class Alike(Weight):
 
 
 @dataclass(frozen=True)
-class Denoising(Objective):
+class Denoising(OverDecisions, Objective):
     """loss = sum_bt weight(s, a) * misfit(s, a) / number of decisions.
 
     Its minimiser generates the recorded actions resampled by the weight: pi(a|s) ~ behaviour(a|s) * weight(s, a)
@@ -44,13 +45,7 @@ class Denoising(Objective):
 
     weight: Weight = Alike()
     actor: str = model_name("actor")
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "its weight is its credit, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of decisions."""
-        return batch.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted errors."""

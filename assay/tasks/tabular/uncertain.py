@@ -170,20 +170,22 @@ class OneHotTable:
         return self.table.optimal[context["observation"].argmax(-1)]
 
 
-def windy_table(wind: float) -> Table:
-    """Returns 3 x 6 cells, from the left end of the second lowest row to its right end; up, right, down, left at -1 a
-    step.
+def windy_table(wind: float | Tensor, height: int = HEIGHT) -> Table:
+    """Returns `height` x 6 cells, from the left end of the second lowest row to its right end; up, right, down, left at
+    -1 a step.
 
-    With probability `wind` a step goes one cell further down. In the lowest row a step costs 20 and ends the walk.
+    With probability `wind`, of all cells or of each [S], a step goes one cell further down. In the lowest row a step
+    costs 20 and ends the walk.
     """
-    moves, cell = grid_moves(HEIGHT, WIDTH), np.arange(HEIGHT * WIDTH)
-    first, goal, is_cliff = (HEIGHT - 2) * WIDTH, (HEIGHT - 1) * WIDTH - 1, cell >= (HEIGHT - 1) * WIDTH
+    moves, cell = grid_moves(height, WIDTH), np.arange(height * WIDTH)
+    first, goal, is_cliff = (height - 2) * WIDTH, (height - 1) * WIDTH - 1, cell >= (height - 1) * WIDTH
     eye = torch.eye(len(cell), dtype=torch.float64)
     still, blown = (
         eye[torch.from_numpy(np.where(is_cliff[:, None], goal, reached))] for reached in (moves, moves[moves, 2])
     )
     reward = torch.from_numpy(np.where(is_cliff, -20.0, -1.0))[:, None].expand(len(cell), 4).contiguous()
-    return Table(torch.lerp(still, blown, wind), reward, eye[goal].bool(), eye[first], 40)
+    chance = wind[:, None, None] if isinstance(wind, Tensor) else wind
+    return Table(torch.lerp(still, blown, chance), reward, eye[goal].bool(), eye[first], 40)
 
 
 def walk_in(winds: tuple[Regime, ...]) -> SteppedTask:

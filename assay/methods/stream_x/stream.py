@@ -1,13 +1,17 @@
-"""Rollout of one persistent simulation, with rewards in units of the return's deviation."""
+"""A stream: one simulation, rewards in units of the return's deviation, training on each decision once. Axes: B, T."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import torch
+
 from assay.core.record import Experience, State
-from assay.core.slots import Explore, Rollout, Scene
+from assay.core.slots import Explore, Rollout, Scene, Source
 from assay.parts.rollouts.episodes import Fragments
+from assay.parts.sources.fresh import need_fresh
 
 
 @dataclass(frozen=True)
@@ -22,17 +26,13 @@ class Stream(Rollout):
     steps: int
     discount: float = 0.99
     explore: Explore | None = None
+    num_starts: ClassVar[int] = 0
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"steps": 24},)
 
     @property
     def fragments(self) -> Fragments:
         """Returns the inner rollout of one simulation."""
         return Fragments(num_envs=1, steps=self.steps, explore=self.explore)
-
-    @property
-    def num_starts(self) -> int:
-        """Returns 0: the simulation draws its own starts."""
-        return 0
 
     def init(self, scene: Scene) -> State:
         """Returns the simulation, and no reward seen."""
@@ -57,3 +57,19 @@ class Stream(Rollout):
         state["trace"] = 0.0 if is_over else trace
         variance = state["squares"] / (state["number"] - 1) if state["number"] > 1 else 1.0
         return float(reward / (variance + 1e-8) ** 0.5)
+
+
+@dataclass(frozen=True)
+class OneByOne(Source):
+    """Yields every fresh decision with its next column, one after the other; columns that are not decisions are left
+    out.
+    """
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields two columns at a time: the decisions of one time step, and the context after them."""
+        experience = need_fresh(scene.fresh)
+        for t in range(experience.num_columns - 1):
+            if bool(experience.mask[:, t].any()):
+                pair = experience.columns(t, t + 2)
+                first = torch.tensor([True, False], device=pair.mask.device)
+                yield replace(pair, mask=pair.mask & first)

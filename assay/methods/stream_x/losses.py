@@ -10,13 +10,39 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from assay.core.record import Experience, Loss
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Loss, Need
 from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, View
-from assay.methods.stream_x.traces import decided_and_seen, td_error, trace_metrics
+from assay.core.slots import CriticLoss, Objective, View
 from assay.models.bodies.perceptron import features
 from assay.parts.aggregations import OverTransitions
+
+
+def decided_and_seen(batch: Experience) -> Experience:
+    """Returns all columns but the last; raises AssayError for a decision in the last one, which has no next context."""
+    if bool(batch.mask[:, -1].any()):
+        raise AssayError("a TD error needs the context after each decision. Use source OneByOne() or Replay()")
+    return batch.now
+
+
+def td_error(now: Experience, value_t: Tensor, value_next: Tensor, discount: float) -> Tensor:
+    """Returns delta_t = r_t + discount * V(s_next) - V(s_t), zero where masked, without gradient.
+
+    After a terminal decision V(s_next) is 0; a truncated one bootstraps.
+    """
+    target = now.reward + discount * value_next * (~now.terminal)
+    return ((target - value_t) * now.weight).detach()
+
+
+def trace_metrics(now: Experience, delta: Tensor, cut: Tensor | None = None) -> dict[str, tuple[Tensor, Tensor]]:
+    """Returns `td_error`, `episode_over` (empties the trace after this decision) and, if given, `trace_cut` (before
+    it).
+    """
+    count, over = now.num_decisions, (now.terminal | now.truncated) & now.mask
+    metrics = {"td_error": (delta.sum(), count), "episode_over": (over.sum(), count)}
+    return metrics if cut is None else metrics | {"trace_cut": ((cut & now.mask).sum(), count)}
 
 
 @dataclass(frozen=True)
@@ -81,3 +107,33 @@ class TraceQ(OverTransitions, CriticLoss):
             delta = td_error(now, chosen, actor.values(batch.after.context).amax(-1), self.discount)
             explored = chosen < values.amax(-1)
         return Loss(-(chosen * now.weight).sum(), self.count(batch), trace_metrics(now, delta, explored))
+
+
+@dataclass(frozen=True)
+class TracePolicy(OverTransitions, Objective):
+    """loss = -(log pi(a_t|s_t) + entropy * sign(delta_t) * H(pi(.|s_t))), delta the critic's TD error: AC(lambda).
+
+    arXiv:2410.14606. The optimizer traces this gradient and moves along delta * trace, so that the sign makes the
+    entropy of the current decision rise for either sign of delta.
+    """
+
+    discount: float = 0.99
+    entropy: float = 0.01
+    value: str = model_name("value")
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {
+        "zero_credit": "credit is the metric `td_error`, which the optimizer multiplies by",
+        "entropy": "the optimizer multiplies by the TD error, whose sign is in the term already",
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns minus log-probability and signed entropy, and the TD error as a metric."""
+        now, critic, scored = decided_and_seen(batch), view.model(self.value), view.scored
+        assert scored.entropy is not None
+        with torch.no_grad():
+            delta = td_error(now, critic(now.context), critic(batch.after.context), self.discount)
+        logp, entropy = scored.logp[:, :-1], scored.entropy[:, :-1]
+        gained = (logp + self.entropy * delta.sign() * entropy) * now.weight
+        spread = {"entropy": ((entropy.detach() * now.weight).sum(), now.num_decisions)}
+        return Loss(-gained.sum(), self.count(batch), spread | trace_metrics(now, delta))

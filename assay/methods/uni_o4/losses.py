@@ -1,4 +1,7 @@
-"""Losses of a learned dynamics model, and a policy's score in it. Axes: N, B, T, H steps, F observed."""
+"""Losses of cloning by several policies, of a learned dynamics model, and of the policies' scores in it.
+
+Axes: N members, B sequences, T decisions, H steps, F observed.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,41 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Loss, Need
+from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, View
+from assay.core.slots import CriticLoss, Objective, View
 from assay.models.bodies.perceptron import features
-from assay.parts.aggregations import OverTransitions
+from assay.parts.aggregations import OverDecisions, OverTransitions
+
+
+@dataclass(frozen=True)
+class DiverseLikelihood(OverDecisions, Objective):
+    """sum_i -log pi_i(a|s) - diversity * (log pi_i(a|s) - max over j != i of log pi_j(a|s)), j without gradient.
+
+    Uni-O4's ensemble of behaviour policies (arXiv:2311.03351). Since the others are constants, its gradient is (1 +
+    diversity) times cloning's: members differ by their initial weights. Degenerate: one member is plain cloning.
+    """
+
+    diversity: float = 0.1
+    actor: str = model_name("actor")
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the negative log-likelihoods of all members, and each one's distance from the best other."""
+        logp = view.model(self.actor).all_logp(batch)
+        loss = -logp
+        if len(logp) > 1:
+            loss = loss - self.diversity * (logp - best_other(logp.detach()))
+        metrics = {"nll": (-logp.detach().mean(0).sum(), batch.num_decisions)}
+        return Loss(loss.sum(), self.count(batch), metrics)
+
+
+def best_other(logp_NBT: Tensor) -> Tensor:
+    """Returns max over j != i, for each i: the best of all, and for the best itself the second."""
+    (best, second), first = logp_NBT.topk(2, 0).values, logp_NBT.argmax(0)
+    itself = torch.arange(len(logp_NBT), device=first.device).view(-1, 1, 1) == first
+    return torch.where(itself, second, best)
 
 
 @dataclass(frozen=True)
@@ -24,17 +57,15 @@ class PredictNext(OverTransitions, CriticLoss):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squared errors."""
-        now, here = batch.now, features(batch.now.context)
-        with torch.no_grad():
-            change = features(batch.after.context) - here
-            seen = torch.cat((change, now.reward.unsqueeze(-1)), -1).movedim(-1, 0)
+        now, change = batch.now, features(batch.after.context) - features(batch.now.context)
+        seen = torch.cat((change, now.reward.unsqueeze(-1)), -1).movedim(-1, 0).detach()
         error = (view.model(self.dynamics)(now.context, now.action) - seen) * now.weight
         metrics = {"model_error": (error.detach().square().mean(0).sum(), now.num_decisions)}
         return Loss(0.5 * error.square().sum(), self.count(batch), metrics)
 
 
 @dataclass(frozen=True)
-class ModelScore(CriticLoss):
+class ModelScore(OverDecisions, CriticLoss):
     """(standing_i - score_i(s))^2 / 2, score_i(s) = mean over `horizon` steps of min Q(s_t, mu_i(s_t)): Uni-O4's AM-Q
     (arXiv:2311.03351).
 
@@ -48,12 +79,6 @@ class ModelScore(CriticLoss):
     actor: str = model_name("actor")
     q: str = model_name("q")
     dynamics: str = model_name("dynamics")
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of decisions."""
-        return batch.num_decisions
 
     @torch.no_grad()
     def scores(self, batch: Experience, view: View) -> Tensor:
