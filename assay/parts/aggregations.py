@@ -10,7 +10,7 @@ term declares its count by one of three bases: `Weighed` takes an aggregation, `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -129,7 +129,7 @@ class Weighed:
         return self.aggregate.count(batch)
 
 
-class OverDecisions:
+class OverDecisions(Protocol):
     """A term that sums over all decisions; reads nothing besides the record and treats rows independently."""
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
@@ -140,7 +140,7 @@ class OverDecisions:
         return batch.num_decisions
 
 
-class OverTransitions:
+class OverTransitions(Protocol):
     """A term that sums over the decisions of `batch.now`, each paired with its next column in `batch.after`.
 
     Reads nothing besides the record and treats rows independently, unless the term declares otherwise. Degenerate: a
