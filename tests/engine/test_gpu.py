@@ -154,7 +154,7 @@ def test_a_run_on_the_gpu_ends_with_a_score(tmp_path: Path) -> None:
     run = assay.train(
         recipe, "sorting-3", steps=3, warmup=20, out=tmp_path, placement=Placement("cuda"), mode=Mode.SILENT
     )
-    assert run.after.count == 256
+    assert run.after.count == run.before.count > 200
 
 
 # ----------------------------------------------------------------------------------------------------- the sampler
