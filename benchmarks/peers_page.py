@@ -137,8 +137,8 @@ def figure(path: Path, rows: Mapping[str, Row], sides: Sequence[str]) -> None:
             own = [row for row in rows.values() if (row["method"], row["task"]) == (method, task)]
             for side, colour in zip(sides, COLOURS, strict=False):
                 draw(axes, [row["curve"] for row in own if row["side"] == side], side, colour)
-        if grid[0][0].lines:
-            grid[0][0].legend(frameon=False)
+        lines = {line.get_label(): line for panel in grid.flat for line in panel.lines}
+        drawn.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=max(1, len(lines)), frameon=False)
         drawn.savefig(path, metadata={"Software": None})
 
 
