@@ -6,6 +6,7 @@ so that a busy machine decides little. At lag 0 they alternate, at lag 1 they ov
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from assay.runs.run import train
 
 STEPS, STARTS = 16, 4
 TIMES = tailed(0, STEPS, 0.8)
+PAIRS = ((0.6, 0.6), (1.0, 0.5))
+"""Seconds of sampling and of training a step."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,12 @@ def simulated(lag: int, sampling: float, training: float) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Prints seconds a step at lag 0 and 1, measured and simulated."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.systems", description=__doc__)
+    parser.add_argument("--unit", type=float, default=1.0, help="seconds of sleep that stand for one second")
+    parser.add_argument("--pairs", type=int, default=len(PAIRS), help="of sampling and training times")
+    options = parser.parse_args(words)
     found = {}
-    for sampling, training in ((0.6, 0.6), (1.0, 0.5)):
+    for sampling, training in ((options.unit * one, options.unit * two) for one, two in PAIRS[: options.pairs]):
         wall = [seconds_a_step(lag, sampling, training) for lag in (0, 1)]
         clock = [simulated(lag, sampling, training) for lag in (0, 1)]
         ratios = {"ratio": wall[0] / wall[1], "simulated_ratio": clock[0] / clock[1]}

@@ -141,7 +141,7 @@ def test_diff_says_what_a_method_changes(assay: Command) -> None:
 def test_a_variant_is_found_by_its_name(assay: Command, name: str) -> None:
     facts = answered(assay("show", name, "--json"))
     assert (facts["name"], facts["base"]) == ("clip-cov:kl-cov", "clip-cov")
-    assert "MarkHighCovariance" in facts["parts"]
+    assert "HoldHighCovariance" in facts["parts"]
 
 
 def test_a_variant_is_trained_resumed_and_compared(assay: Command, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, pad
 from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec, Vocabulary
+from assay.models.heads.gaussian import GaussianPolicy
 from assay.ops import random
 from assay.playing.completions import complete
 from assay.proof.laws.cases import (
@@ -184,8 +185,8 @@ def points(low: float, high: float, bounded: bool) -> tuple[Tensor, Tensor]:
 
 
 def is_squashed(actor: Any) -> bool:
-    """Returns whether the actor keeps its actions inside the bounds."""
-    return isinstance(getattr(actor, "half_range", None), Tensor)
+    """Returns whether the actor keeps its actions inside the bounds; samples of a Gaussian may lie outside."""
+    return isinstance(getattr(actor, "half_range", None), Tensor) and not isinstance(actor, GaussianPolicy)
 
 
 def away_from_bounds(record: Experience, actor: Any) -> Tensor:
