@@ -108,10 +108,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     limit = max(1, len(name) // 4) if len(name) >= SHORTEST else 0
     words = [(word, one) for one in names for word in one.lower().split("_") if len(word) > SHORTEST]
     for candidates in ([(one.lower(), one) for one in names], words):
-        scored = [(edits(plain, text), -SequenceMatcher(None, plain, text).ratio(), one) for text, one in candidates]
-        best = min(scored, key=lambda each: each[:2], default=None)
-        if best is not None and best[0] <= limit:
-            return best[2]
+        alike = [each for each in candidates if abs(len(each[0]) - len(plain)) <= limit]  # others take more edits
+        counted = [(edits(plain, text), text, one) for text, one in alike]
+        near = [each for each in counted if each[0] <= limit]
+        if near:
+            return min(near, key=lambda each: (each[0], -SequenceMatcher(None, plain, each[1]).ratio()))[2]
     return None
 
 
