@@ -15,7 +15,6 @@ from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
 from assay.methods.alphaalign.parts import Says
 from assay.methods.noisy_rlvr.parts import NoisyChannel, Rates
-from assay.methods.open_rs.parts import CosineLength
 from assay.methods.salu.parts import ByVerdict
 from assay.parts.rewards.text import Matches
 from assay.runs import catalogue
@@ -74,11 +73,6 @@ def test_phrases_before_the_answer_do_not_count() -> None:
     assert Says(("NO",), after=":")(rows, Scene(task)).reward.sum(1).tolist() == [0.0, 1.0, 1.0, 0.0]
     with pytest.raises(AssayError, match="not a regular expression"):
         Matches("(")(rows, Scene(task))
-
-
-def test_a_limit_of_no_tokens_is_refused() -> None:
-    with pytest.raises(AssayError, match="max_length is 0"):
-        CosineLength(max_length=0)
 
 
 def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:
