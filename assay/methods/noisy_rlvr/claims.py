@@ -12,9 +12,8 @@ from assay.core.recipe import Recipe
 from assay.core.slots import ALONE, Scene
 from assay.methods.noisy_rlvr.parts import Forward
 from assay.parts.rewards.text import Matches
-from assay.tasks.language.prompts import Item
 
-TASK = probes.listed(Item("q", "7", "7", {"kind": "easy"}), Item("r", "7", "7", {"kind": "hard"}))
+TASK = probes.labelled("easy", "hard", fact="kind")
 
 
 def distance_from_worths(ours: Recipe, *worths: tuple[float, float]) -> torch.Tensor:
