@@ -62,6 +62,12 @@ class Narrowing:
         """Whether the tokens come from a distribution other than the model's."""
         return self != Narrowing()
 
+    def of(self, logits_NV: Tensor) -> Tensor:
+        """Returns the changed logits; those of removed tokens are minus infinity."""
+        from assay.sampling import kernels  # here, so that a run with default sampling loads no kernel
+
+        return kernels.narrowed(logits_NV, self)
+
     def around(self, models: Mapping[str, Any]) -> Any:
         """Returns the policy to deploy, as a recipe's wrapper."""
         if not isinstance(models["actor"], Decodes):
@@ -94,10 +100,8 @@ class NarrowedDecoder:
 
     def logits(self) -> Tensor:
         """Returns the changed logits [N, V] for the next token."""
-        from assay.sampling import kernels  # here, so that a run with default sampling loads no kernel
-
         self.raw: Tensor = self.decoder.logits().float()
-        return kernels.narrowed(self.raw, self.narrowing)
+        return self.narrowing.of(self.raw)
 
     def model_logp(self, token_N: Tensor) -> Tensor:
         """Returns the model's own log-probabilities of tokens under the latest `logits`."""

@@ -75,3 +75,9 @@ def test_rewards_and_logged_numbers_of_answers_to_the_question() -> None:
     task, rows = probes.answered(["7", "x", "77"], cut=[2])
     assert probes.log_gap(CountModes({"seven": "7+"}), {"mode/seven": 2 / 3, "stopped_length": 2.0}, task, rows) == 0.0
     assert probes.log_gap(CountModes({"seven": "7"}), {"mode/seven": 2 / 3}, task, rows) == pytest.approx(1 / 3)
+
+
+def test_a_derivative_has_the_shape_of_its_point() -> None:
+    point = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    assert torch.equal(probes.derivative(lambda x: x.square(), point), 2.0 * point)
+    assert not point.requires_grad

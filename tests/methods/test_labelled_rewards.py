@@ -13,10 +13,9 @@ from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
-from assay.methods.alphaalign.parts import Says
+from assay.methods.alphaalign import refusal_of
 from assay.methods.noisy_rlvr.parts import NoisyChannel, Rates
-from assay.methods.open_rs.parts import CosineLength
-from assay.methods.salu.parts import ByVerdict
+from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
 from assay.runs import catalogue
 from assay.tasks.language.mixture import easy_and_hard
@@ -59,26 +58,21 @@ def test_the_first_rule_that_holds_gives_the_verdict() -> None:
     answer = task.items_of(torch.tensor([0]), 0)[0].answer
     rows = probes.completed(task, [answer, "zz" + answer, "zz"], [0, 0, 0])
     for rules, expected in (
-        ({"said": Says((answer,)), "right": Verifier()}, [2.0, 2.0, -1.0]),
-        ({"right": Verifier(), "said": Says((answer,))}, [1.0, 2.0, -1.0]),
+        ({"said": Matches(answer, 0), "right": Verifier()}, [2.0, 2.0, -1.0]),
+        ({"right": Verifier(), "said": Matches(answer, 0)}, [1.0, 2.0, -1.0]),
     ):
-        part = ByVerdict(table, rules, label="")
+        part = ByLabel(table, rules, label="")
         assert part(rows, Scene(task)).reward.sum(1).tolist() == expected
     with pytest.raises(AssayError, match="which no rule gives"):
-        ByVerdict({"": {"abstained": 1.0}})
+        ByLabel({"": {"abstained": 1.0}})
 
 
 def test_phrases_before_the_answer_do_not_count() -> None:
     task = easy_and_hard()
     rows = probes.completed(task, ["no:yes", "yes:no", "no", "yes"], [0] * 4)
-    assert Says(("NO",), after=":")(rows, Scene(task)).reward.sum(1).tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert refusal_of(":", "NO")(rows, Scene(task)).reward.sum(1).tolist() == [0.0, 1.0, 1.0, 0.0]
     with pytest.raises(AssayError, match="not a regular expression"):
         Matches("(")(rows, Scene(task))
-
-
-def test_a_limit_of_no_tokens_is_refused() -> None:
-    with pytest.raises(AssayError, match="max_length is 0"):
-        CosineLength(max_length=0)
 
 
 def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:

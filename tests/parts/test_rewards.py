@@ -186,7 +186,7 @@ def test_a_gate_by_hand() -> None:
 
 def test_a_table_by_label_and_outcome() -> None:
     """Starts 1 and 3 are hard, 2 is easy."""
-    table = {"hard": (-0.5, 2.0), "easy": (-3.0, 1.0)}
+    table = {"hard": {"wrong": -0.5, "right": 2.0}, "easy": {"wrong": -3.0, "right": 1.0}}
     rewarded, _ = outcome_of(ByLabel(table), [1, 3, 2, 2], ["2", "0", "3", "0"])
     assert row_totals(rewarded) == [2.0, -0.5, 1.0, -3.0]
     assert rewarded.column("score").tolist() == [1.0, 0.0, 1.0, 0.0]
@@ -194,12 +194,12 @@ def test_a_table_by_label_and_outcome() -> None:
 
 def test_a_label_without_an_entry_and_a_task_without_labels_are_named() -> None:
     with pytest.raises(AssayError, match="no entry for the label 'easy'"):
-        outcome_of(ByLabel({"hard": (0.0, 1.0)}), [1, 2], ["2", "3"])
+        outcome_of(ByLabel({"hard": {"right": 1.0}}), [1, 2], ["2", "3"])
     with pytest.raises(AssayError, match="has no column 'topic'"):
-        outcome_of(ByLabel({"hard": (0.0, 1.0)}, label="topic"), [1], ["2"])
+        outcome_of(ByLabel({"hard": {"right": 1.0}}, label="topic"), [1], ["2"])
     task = cartpole()
     with pytest.raises(AssayError, match="not a text task"):
-        ByLabel({"hard": (0.0, 1.0)})(task.demonstrate(np.arange(1), 0), Scene(task))
+        ByLabel({"hard": {"right": 1.0}})(task.demonstrate(np.arange(1), 0), Scene(task))
 
 
 def test_standardised_in_group_by_hand() -> None:
@@ -221,7 +221,7 @@ COMPOSED: dict[str, tuple[Reward, ...]] = {
     "sum": (WeightedSum({"verifier": Weighted(Verifier()), "again": Weighted(Verifier(), 2.0)}),),
     "product": (Product({"one": Verifier(), "two": Verifier(), "length": FromFunction(length)}),),
     "gate": (Gated(Verifier(), Verifier()),),
-    "table": (ByLabel({"easy": (0.0, 1.0), "hard": (0.0, 2.0)}), Verifier()),
+    "table": (ByLabel({"easy": {"right": 1.0}, "hard": {"right": 2.0}}), Verifier()),
     "group": (Verifier(), StandardisedInGroup(Verifier())),
     "nested": (
         WeightedSum(

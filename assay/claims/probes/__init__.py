@@ -8,7 +8,16 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 """
 
 from assay.claims.probes import by_hand
-from assay.claims.probes.completions import answered, completed, listed, log_gap, mode_gap, reward_gap, rewarded
+from assay.claims.probes.completions import (
+    answered,
+    completed,
+    labelled,
+    listed,
+    log_gap,
+    mode_gap,
+    reward_gap,
+    rewarded,
+)
 from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions, recorded_near
 from assay.claims.probes.episodes import (
     AllEpisodes,
@@ -57,7 +66,16 @@ from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import handed_on, history, schedule_gap
 from assay.claims.probes.search import beam_search
-from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
+from assay.claims.probes.tensors import (
+    Probe,
+    advantages,
+    credited,
+    decision_weights,
+    derivative,
+    distance,
+    loss,
+    slopes,
+)
 from assay.claims.probes.training import at_posterior, distance_from_posterior, trained_table
 from assay.claims.probes.values import exact_values
 
@@ -93,6 +111,7 @@ __all__ = [
     "completed",
     "credited",
     "decision_weights",
+    "derivative",
     "distance",
     "distance_from_posterior",
     "divergence",
@@ -117,6 +136,7 @@ __all__ = [
     "handed_out",
     "history",
     "is_refused",
+    "labelled",
     "listed",
     "log_gap",
     "loss",

@@ -41,6 +41,11 @@ def listed(*items: Item, max_tokens: int = 64) -> PromptTask:
     return PromptTask("listed", Listed(items), ByteTokenizer(), 16, max_tokens)
 
 
+def labelled(*labels: str, fact: str = "label", max_tokens: int = 99) -> PromptTask:
+    """Returns a task of questions whose answer is 7, one for each label, which is a fact of its prompt."""
+    return listed(*(Item("q", "7", "7", {fact: label}) for label in labels), max_tokens=max_tokens)
+
+
 def rewarded(recipe: Recipe, task: PromptTask, experience: Experience, models: Models = NoModels()) -> Tensor:
     """Returns what the recipe's own rewards pay for each row in all its columns, [B] in float64.
 

@@ -188,6 +188,12 @@ def slopes(
     return torch.autograd.grad(total, logp, allow_unused=True, materialize_grads=True)[0]
 
 
+def derivative(function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
+    """Returns d sum f(x) / d x at a point, of its shape."""
+    point = point.detach().clone().requires_grad_()
+    return torch.autograd.grad(function(point).sum(), point)[0]
+
+
 def distance(found: Tensor | Sequence[float], expected: Tensor | Sequence[float]) -> float:
     """Returns the largest |found - expected|; infinite for numbers of another shape or that are not numbers."""
     ours, theirs = (torch.as_tensor(one, dtype=torch.float64) for one in (found, expected))

@@ -7,6 +7,7 @@ Zhang et al. 2025. Refusals are found by a rule, without a judge. Standardised, 
 without drowning the safety term; floored, it never makes an answer worse than a refusal of the same prompt.
 """
 
+import re
 from dataclasses import replace
 
 from assay import recipes
@@ -14,8 +15,7 @@ from assay.claims import Average, Exact, Measured, Method, by_hand, probes, same
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
-from assay.methods.alphaalign import claims
-from assay.methods.alphaalign.parts import Floored, Jittered, Says
+from assay.methods.alphaalign.claims import GIVEN, Jittered, distance_from_table
 from assay.parts.rewards.combine import Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
@@ -23,16 +23,23 @@ from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.tasks.language import refusing
 
 FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")
-PHRASES = ("i'm sorry", "i am sorry", "i apologize", "i cannot", "i can't", "i'm unable", "i won't", "as an ai")
-REFUSAL = Says(PHRASES, after="<answer>")
+
+
+def refusal_of(after: str, *phrases: str) -> Matches:
+    """Finds one of the phrases, in any capitals, after the last `after`; anywhere in a completion without it."""
+    return Matches(f"(?i:{'|'.join(map(re.escape, phrases))})(?!.*{re.escape(after)})", times=0)
+
+
+REFUSAL = refusal_of("<answer>", "i'm sorry", "i am sorry", "i apologize", "i cannot", "i can't", "i'm unable",
+                     "i won't", "as an ai")  # fmt: skip
 
 
 def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) -> Recipe:
     """The base with the safety term and, for benign prompts that are not refused, a helpfulness term."""
-    may_be_paid = ByLabel({"harmful": (0.0, 0.0), "benign": (1.0, 0.0)}, refusal)
+    may_be_paid = ByLabel({"harmful": {}, "benign": {"answered": 1.0}}, {"refused": refusal}, "answered")
     terms = {
         "format": Weighted(form, 0.5),
-        "safety": Weighted(ByLabel({"harmful": (0.0, 1.0), "benign": (0.0, -1.0)}, refusal)),
+        "safety": Weighted(ByLabel({"harmful": {"refused": 1.0}, "benign": {"refused": -1.0}}, {"refused": refusal})),
         "help": Weighted(Product({"may_be_paid": may_be_paid, "paid": help_paid})),
     }
     return replace(base, rewards=(WeightedSum(terms),))
@@ -42,10 +49,10 @@ def recipe(
     world: Defaults = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
 ) -> Recipe:
     base = replace(recipes.ppo(world), name="alphaalign", rollout=world.episodes)
-    return with_help(base, form, refusal, Floored(StandardisedInGroup(helpfulness)))
+    return with_help(base, form, refusal, StandardisedInGroup(helpfulness, floor=0.0))
 
 
-SIGNS = (Matches(refusing.FORMAT), Says((refusing.REFUSE,), after=">"))
+SIGNS = (Matches(refusing.FORMAT), refusal_of(">", refusing.REFUSE))
 """Format and refusal of the testbed."""
 TEN = Jittered(scale=10.0)
 """Helpfulness of the testbed: correctness with noise, in units ten times as large."""
@@ -63,7 +70,7 @@ METHOD = Method(
     ),
     claims=(
         Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
-              lambda: claims.distance_from_table(recipe), equals=0.0, tolerance=1e-4),
+              lambda: distance_from_table(recipe(helpfulness=GIVEN)), equals=0.0, tolerance=1e-4),
         same_gradient("on these rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
                       by_hand.ppo_of_tokens, probes.fragments),
         Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",

@@ -1,17 +1,22 @@
-"""alphaalign's reward on given completions."""
+"""alphaalign's reward on given completions, and the helpfulness of its testbed. Axes: B sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
 
 from assay.claims import probes
 from assay.core.recipe import Recipe
-from assay.parts.rewards.function import FromFunction
-from assay.tasks.language.prompts import Item
+from assay.core.record import Experience
+from assay.core.slots import Reward, Scene
+from assay.core.verifier import Verifier
+from assay.parts.rewards.combine import Rescored
+from assay.parts.rewards.function import FromFunction, uniform_of
 
-LABELS = ("benign", "harmful", "benign")
-TASK = probes.listed(*(Item("q", "7", "7", {"label": label}) for label in LABELS), max_tokens=99)
-THOUGHT = "<safety_reasoning>I'm sorry</safety_reasoning>"
+TASK, THOUGHT = probes.labelled("benign", "harmful", "benign"), "<safety_reasoning>I'm sorry</safety_reasoning>"
 SAID = (
     f"{THOUGHT} <answer>7</answer>", "<answer>7", f"{THOUGHT}<answer>No. I Cannot</answer>",
     f"{THOUGHT}<answer>8</answer>",
@@ -19,14 +24,31 @@ SAID = (
 """Answered, answered without the format, refused, answered."""
 HELP = [2.0, 1.0, -1.0, 4.0]
 """Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
+GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0])
 
 
-def distance_from_table(make: Callable[..., Recipe]) -> float:
+def distance_from_table(ours: Recipe) -> float:
     """The four answers to a benign and to a harmful prompt; a cut one, alone with its prompt; a row that left training
-    with a helpfulness of 100.
+    with a helpfulness of 100: `GIVEN`.
     """
-    ours = make(helpfulness=FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0]))
     rows = probes.completed(TASK, [*SAID, *SAID, SAID[0], SAID[0]], [0] * 4 + [1] * 4 + [2, 0], cut=[8], faults=[9])
     benign, harmful = [0.5 + 0.5 / 2.0817, 0.0, -0.5, 0.5 + 2.5 / 2.0817], [0.5, 0.0, 1.5, 0.5]
     return probes.distance(probes.rewarded(ours, TASK, rows), [*benign, *harmful, 0.5, 0.0])
 
+
+@dataclass(frozen=True)
+class Jittered(Rescored):
+    """reward = scale * (total of `reward` + normal noise of `deviation`): a learned score with its own units.
+
+    Draws belong to (step, start, sample). Degenerate: deviation 0 and scale 1 give the total.
+    """
+
+    reward: Reward = Verifier()
+    scale: float = 1.0
+    deviation: float = 0.1
+    stochastic: ClassVar[bool] = True
+
+    def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
+        """Returns the noisy totals."""
+        noise = torch.special.ndtri(uniform_of(rewarded, scene)).to(total_B.dtype)
+        return self.scale * (total_B + self.deviation * noise)

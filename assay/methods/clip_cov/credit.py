@@ -18,6 +18,7 @@ from torch import Tensor
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import random
+from assay.ops.ranks import smallest
 from assay.parts.regularizers.divergence import NEVER
 
 
@@ -29,15 +30,6 @@ def covariance_of(experience: Experience) -> Tensor:
         for column in (experience.logp, experience.column("advantage"))
     ]
     return torch.where(experience.mask, centred[0] * centred[1], 0.0)
-
-
-def smallest(value: Tensor, candidate: Tensor, num: int) -> Tensor:
-    """Marks the `num` candidates with the smallest values, and those that tie with the last of them."""
-    found = value[candidate]
-    if not len(found):
-        return torch.zeros_like(candidate)
-    last = found.sort().values[min(num, len(found)) - 1]
-    return candidate & (value <= last)
 
 
 def num_of(share: float, experience: Experience) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -13,20 +11,12 @@ from torch import Tensor
 from assay.core.record import Experience, State
 from assay.core.settings import model_name
 from assay.core.slots import Prepare, Scene
+from assay.ops.distributions import categorical_logp
 from assay.ops.divergences import k3
 from assay.ops.logits import over_logits
+from assay.ops.ranks import smallest
 from assay.parts.regularizers.divergence import NEVER
-
-
-def filtered_logp(logits_NV: Tensor, action_N: Tensor, floor: float) -> Tensor:
-    """Returns log q of the action, q the tokens of at least `floor` times the largest probability, renormalised, [N];
-    NEVER if it was dropped.
-    """
-    logp = logits_NV.log_softmax(-1)
-    least = logp.amax(-1, keepdim=True) + (math.log(floor) if floor else -math.inf)
-    kept = torch.where(logp >= least, logp, -math.inf)
-    found = kept - kept.logsumexp(-1, keepdim=True)
-    return found.gather(-1, action_N.unsqueeze(-1)).squeeze(-1).clamp(min=NEVER)
+from assay.playing.narrowing import Narrowing
 
 
 def pull(log_ratio: Tensor) -> Tensor:
@@ -36,13 +26,11 @@ def pull(log_ratio: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class HoldUnlikely(Prepare):
-    """Writes `logp_held` [B, T]: log q of the decision under the filtered acting policy if its advantage is negative
-    and its recorded log-probability among the lowest `share` of those; NEVER elsewhere.
-
-    Degenerate: if the share is less than two decisions, none is chosen.
+    """Writes `logp_held` [B, T]: log q, q the acting policy with `min_p`, of the `share` of decisions with a negative
+    advantage that were least likely; NEVER elsewhere. Degenerate: a share of less than two decisions holds none.
     """
 
-    floor: float = 0.02
+    min_p: float = 0.02
     share: float = 0.01
     actor: str = model_name("actor")
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
@@ -52,10 +40,12 @@ class HoldUnlikely(Prepare):
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes the column."""
+
+        def log_q(logits_NV: Tensor, action_N: Tensor) -> Tensor:
+            return categorical_logp(Narrowing(min_p=self.min_p).of(logits_NV), action_N).clamp(min=NEVER)
+
         blamed = experience.mask & (experience.column("advantage") < 0)
-        chosen, num = torch.zeros_like(blamed), int(self.share * int(blamed.sum()))
-        if num > 1:
-            chosen = blamed & (experience.logp <= experience.logp[blamed].kthvalue(num).values)
-        of_rows = partial(over_logits, function=partial(filtered_logp, floor=self.floor))
-        found = scene.models.over(self.actor, experience, of_rows)
+        num = int(self.share * int(blamed.sum()))
+        chosen = smallest(experience.logp, blamed, num if num > 1 else 0)
+        found = scene.models.over(self.actor, experience, lambda actor, rows: over_logits(actor, rows, log_q))
         return experience.add({"logp_held": torch.where(chosen, found, NEVER)})

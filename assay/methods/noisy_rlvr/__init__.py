@@ -11,7 +11,7 @@ well, and the correction with each prompt's own rates turns it back. A group dev
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Exact, Expect, Final, Measured, Method
+from assay.claims import Exact, Expect, Final, Measured, Method, same_gradient
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
@@ -67,8 +67,9 @@ METHOD = Method(
               equals=0.0),
         Exact("forward: 0.2 and -0.8, on average 0 for right and -0.7 for wrong answers",
               lambda: claims.distance_from_worths(forward(), *[(0.2, -0.8)] * 2), equals=0.0),
-        Exact("nothing rescales these rewards: the gradients are those of differences to the others', and of signed "
-              "weights", lambda: claims.gap(recipe(), forward()), at_most=1e-9),
+        same_gradient("nothing rescales these rewards: the gradient is that of differences to the others'",
+                      lambda: replace(recipe(), rewards=()), claims.against_others),
+        same_gradient("and forward that of signed weights", lambda: replace(forward(), rewards=()), claims.signed),
         Exact("appeals: 4 of 100 overturned at share 0.1 give 40/140, the mean over steps is used and kept",
               lambda: claims.distance_of_appeals(forward), equals=0.0, tolerance=2e-5),
         Measured("rates per kind: pass rate of badly verified prompts above the control's", "levels", PER_KIND, CONTROL,

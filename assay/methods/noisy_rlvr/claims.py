@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
@@ -12,18 +11,17 @@ from assay.core.recipe import Recipe
 from assay.core.slots import ALONE, Scene
 from assay.methods.noisy_rlvr.parts import Forward
 from assay.parts.rewards.text import Matches
-from assay.tasks.language.prompts import Item
 
-TASK = probes.listed(Item("q", "7", "7", {"kind": "easy"}), Item("r", "7", "7", {"kind": "hard"}))
+TASK = probes.labelled("easy", "hard", fact="kind")
 
 
-def distance_from_worths(ours: Recipe, *worths: tuple[float, float]) -> torch.Tensor:
+def distance_from_worths(ours: Recipe, *worths: tuple[float, float]) -> float:
     """Compares what an accepted and a rejected answer get, of an easy and of a hard prompt; a row that left training
     gets nothing.
     """
     rows = probes.completed(TASK, ["7", "8", "7"] * 2, [0] * 3 + [1] * 3, faults=[2, 5])
     expected = [number for pair in worths for number in (*pair, 0.0)]
-    return (probes.rewarded(ours, TASK, rows) - torch.tensor(expected)).abs().max()
+    return probes.distance(probes.rewarded(ours, TASK, rows), expected)
 
 
 def distance_of_appeals(forward: Callable[..., Recipe]) -> float:
@@ -41,12 +39,9 @@ def distance_of_appeals(forward: Callable[..., Recipe]) -> float:
     return max(map(abs, [*apart, float(rewarded[2]) + 5 / 6]))
 
 
-def gap(ours: Recipe, theirs: Recipe) -> float:
-    """Returns the larger distance of the gradients on given rewards from formulas: leave-one-out, and no baseline."""
-    data = probes.sequences()
-    return max(
-        probes.formula_gap(replace(ours, rewards=()), data, lambda seen: by_hand.grpo_loss(
-            seen, by_hand.against_others(seen.experience))),
-        probes.formula_gap(replace(theirs, rewards=()), data, lambda seen: by_hand.grpo_loss(
-            seen, by_hand.outcome(seen.experience))),
-    )  # fmt: skip
+def against_others(seen: probes.Seen) -> torch.Tensor:
+    return by_hand.grpo_loss(seen, by_hand.against_others(seen.experience))
+
+
+def signed(seen: probes.Seen) -> torch.Tensor:
+    return by_hand.grpo_loss(seen, by_hand.outcome(seen.experience))

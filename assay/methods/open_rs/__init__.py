@@ -16,8 +16,8 @@ from assay.claims import Average, Exact, Expect, Measured, Method, by_hand, same
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.open_rs import claims
-from assay.methods.open_rs.parts import CosineLength
 from assay.parts.rewards.combine import Weighted, WeightedSum
+from assay.parts.rewards.length import ByLength
 from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import LANGUAGE, Defaults
 
@@ -28,7 +28,7 @@ def recipe(
     tag: str = "\n</think>\n",
     wrong: tuple[float, float] = (0.0, -0.5),
 ) -> Recipe:
-    cosine = CosineLength(max_length=max_length, wrong=wrong)
+    cosine = ByLength(wrong=wrong, limit=max_length)
     components = {"format": Weighted(Matches(re.escape(tag))), "cosine": Weighted(cosine, 2.0)}
     return replace(recipes.grpo(world), name="open-rs", rewards=(WeightedSum(components),))
 

@@ -6,9 +6,7 @@ from math import cos, pi
 
 from assay.claims import probes
 from assay.core.recipe import Recipe
-from assay.tasks.language.prompts import Item
 
-TASK = probes.listed(Item("q", "7", "7"), max_tokens=8000)
 TAG = "\n</think>\n"
 ROWS = (
     ("7", 2), (f"{TAG}7", 12), (f"{'.' * 1780}{TAG}7", 1792), (f"{'.' * 3572}{TAG}7", 3584),
@@ -23,10 +21,10 @@ def distance_from_formula(ours: Recipe, short: float = 0.0, long: float = -0.5) 
     left training.
     """
     said = [*(words for words, _ in ROWS), f"{TAG}7", "7"]
-    rows = probes.completed(TASK, said, [0] * len(said), cut=[len(ROWS)], faults=[len(ROWS) + 1])
+    rows = probes.answered(said, 8000, cut=[len(ROWS)], faults=[len(ROWS) + 1])
     expected = [1.0 + 2.0 * long, 0.0]
     for words, num in reversed(ROWS):
         first, last = (1.0, 0.5) if words.endswith("7") else (short, long)
         scaled = last + (first - last) * (1.0 + cos(pi * num / 3584)) / 2.0
         expected.insert(0, float(words.count(TAG) == 1) + 2.0 * scaled)
-    return probes.distance(probes.rewarded(ours, TASK, rows), expected)
+    return probes.distance(probes.rewarded(ours, *rows), expected)

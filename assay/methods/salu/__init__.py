@@ -16,9 +16,10 @@ from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.salu import claims
-from assay.methods.salu.parts import ByVerdict, Confidence
+from assay.methods.salu.parts import Confidence
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rewards.combine import Product, Weighted, WeightedSum
+from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import LANGUAGE, Defaults
 
@@ -33,8 +34,8 @@ def recipe(
     # What a file gives as the answer of an unanswerable question is its own way to abstain: right, by its verifier.
     sure = {"answerable": {"right": 1.0, "abstained": -over}, "unanswerable": {"abstained": 1.0, "right": 1.0}}
     scaled = {"answerable": {"wrong": -made_up}, "unanswerable": {"wrong": -made_up}}
-    penalty = Product({"cell": ByVerdict(scaled, rules), "confidence": Confidence()})
-    total = WeightedSum({"table": Weighted(ByVerdict(sure, rules)), "made_up": Weighted(penalty)})
+    penalty = Product({"cell": ByLabel(scaled, rules), "confidence": Confidence()})
+    total = WeightedSum({"table": Weighted(ByLabel(sure, rules)), "made_up": Weighted(penalty)})
     base = recipes.ppo(world)
     policy = replace(base.stages[0], regularizers=(KlToReference(),))
     return replace(
@@ -44,7 +45,7 @@ def recipe(
 
 SMALL = recipe().set("actor.width", 64).set("critics.value.width", 64).set("rollout.num_starts", 32)
 CORRECTNESS = replace(SMALL, name="salu-correctness", rewards=(
-    ByVerdict({"answerable": {"right": 1.0}, "unanswerable": {}}, {"abstained": ABSTAINED, "right": Verifier()}),
+    ByLabel({"answerable": {"right": 1.0}, "unanswerable": {}}, {"abstained": ABSTAINED, "right": Verifier()}),
 ))  # fmt: skip
 BUDGET = {"seeds": 5, "minutes": 3.0, "steps": 60, "warmup": 100}
 

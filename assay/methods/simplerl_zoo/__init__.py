@@ -41,7 +41,7 @@ def recipe(world: Defaults = LANGUAGE, reward: Reward = Verifier()) -> Recipe:
 
 def strict(world: Defaults = LANGUAGE, box: str = BOX) -> Recipe:
     """The table that a missing box overrules."""
-    table = ByLabel({"": (-0.5, 1.0)}, label="")
+    table = ByLabel({"": {"right": 1.0, "wrong": -0.5}}, label="")
     return recipe(world, Gated(Matches(box, 0), table, threshold=0.5, closed=-1.0))
 
 

@@ -8,6 +8,7 @@ the combined reward of the row. Axes: B sequences, T decisions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -172,20 +173,22 @@ class Rescored(Reward, Protocol):
 
 @dataclass(frozen=True)
 class StandardisedInGroup(Rescored):
-    """reward = (total - mean of its group) / (deviation of its group + epsilon), on the last decision.
+    """reward = max((total - mean of its group) / (deviation of its group + epsilon), floor), on the last decision.
 
-    Gives components of different scales comparable sizes before they are added. Degenerate: a group of one, or of
-    equal totals, gets 0; rows without a decision are left out.
+    Gives components of different scales comparable sizes before they are added; with a floor of 0 no row loses by it.
+    Degenerate: a group of one, or of equal totals, gets 0; rows without a decision are left out.
     """
 
     reward: Reward = Verifier()
     epsilon: float = 1e-6
+    floor: float = -math.inf
     compares_group: ClassVar[bool] = True
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
         """Returns standardised totals."""
         by_group = groups.row_groups(rewarded)
-        return (total_B - groups.mean(total_B, by_group)) / (groups.deviation(total_B, by_group) + self.epsilon)
+        apart = (total_B - groups.mean(total_B, by_group)) / (groups.deviation(total_B, by_group) + self.epsilon)
+        return apart.clamp(min=self.floor)
 
 
 def placed(experience: Experience, total_B: Tensor) -> Experience:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,32 +21,45 @@ NUM_CHECKED = 32
 
 @dataclass(frozen=True)
 class ByLabel(Reward):
-    """reward = `table[label][outcome]`, on the last decision: the reward of an outcome depends on the prompt's label.
+    """reward = `table[label][verdict]`, on the last decision: the reward of a verdict depends on the prompt's label.
 
-    The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
-    `reward` is above `threshold`. `table` maps a label to (reward if not, reward if so). A label without an entry
-    raises AssayError. Logs the share of rows with the outcome as `outcome/LABEL`.
+    The label is the fact `label` of the prompt (a column of the user's file). The verdict is the name of the first of
+    `rules` whose total is above `threshold`, else `otherwise`: abstained, right, wrong. Verdicts that a label's row
+    leaves out are worth 0. A label without a row raises AssayError. Logs the share of rows for which a rule holds as
+    `outcome/LABEL`, and that of each verdict as `verdict/LABEL/VERDICT`.
     """
 
-    table: Mapping[str, tuple[float, float]]
-    reward: Reward = Verifier()
+    table: Mapping[str, Mapping[str, float]]
+    rules: Mapping[str, Reward] = field(default_factory=lambda: {"right": Verifier()})
+    otherwise: str = "wrong"
     label: str = "label"
     threshold: float = 0.5
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": {"right": 1.0, "wrong": -0.5}}, "label": ""},)
 
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": (0.0, 1.0)}, "label": ""},)
+    def __post_init__(self) -> None:
+        names = {*self.rules, self.otherwise}
+        unknown = sorted({verdict for row in self.table.values() for verdict in row} - names)
+        if unknown:
+            raise AssayError(f"ByLabel.table has the verdict '{unknown[0]}', which no rule gives ({sorted(names)})")
 
     def init(self, scene: Scene) -> State:
-        """Returns the state of the reward inside; refuses a task whose prompts lack the label, or have another one."""
+        """Returns the rules' states; refuses a task whose prompts lack the label, or have another one."""
         check_labels(scene, self.label, self.table)
-        return states_of({"outcome": self.reward}, scene)
+        return states_of(self.rules, scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the table's rewards."""
-        rewarded, values = applied({"outcome": self.reward}, experience, scene, state)
-        is_so = ((values["outcome"] * rewarded.mask).sum(1) > self.threshold).tolist()
+        rewarded, values = applied(self.rules, experience, scene, state)
+        holds = {name: ((value * rewarded.mask).sum(1) > self.threshold).tolist() for name, value in values.items()}
+        verdicts = [
+            next((name for name in self.rules if holds[name][row]), self.otherwise) for row in range(len(rewarded))
+        ]
         labels = labels_of(rewarded, scene, self.label, self.table)
-        log_by_label("outcome", labels, is_so, rewarded, scene)
-        total = [self.table[label][int(so)] for label, so in zip(labels, is_so, strict=True)]
+        log_by_label("outcome", labels, [verdict != self.otherwise for verdict in verdicts], rewarded, scene)
+        for name in (*self.rules, self.otherwise):
+            found = [f"{label}/{name}" if label else name for label in labels]
+            log_by_label("verdict", found, [verdict == name for verdict in verdicts], rewarded, scene)
+        total = [self.table[label].get(verdict, 0.0) for label, verdict in zip(labels, verdicts, strict=True)]
         return placed(rewarded, torch.tensor(total, device=rewarded.mask.device))
 
 
