@@ -124,6 +124,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             "tasks/adapters/gymnasium_workers.py: self.pipe.recv()",
         )},
         "assay/tasks/adapters/envpool.py: self.pool.recv()": "EnvPool offers no deadline: its threads answer",
+        "assay/runs/ipc.py: self.memory.wait()": "CUDA offers no deadline: the GPU copies weights",
         "assay/runs/ranks.py: child.pipe.recv()": "until ranks are read elsewhere: poll() found something in the pipe",
         "assay/runs/ranks.py: child.process.join()": "until ranks end elsewhere: the process was killed just before",
         "assay/runs/gather_pool.py: self.pipe.recv_bytes()": "a timer kills the process at the deadline, which ends it",

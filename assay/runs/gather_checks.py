@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.engine.placement import Placement
@@ -34,8 +36,18 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         )
     if options.pieces > rollout.num_starts:
         raise AssayError(f"--pieces is {options.pieces}, but a step has {rollout.num_starts} starts. Use at most that.")
-    if not options.server and (placement.is_on_gpu or placement.precision is not None):
-        raise AssayError(f"{asked}, but separate samplers run on the CPU in float32 only. Remove the option.")
+    if options.ipc and torch.device(placement.device).type != "cuda":
+        raise AssayError(
+            f"--ipc shares the memory of a GPU, but the device is {placement.device}. Add --device cuda, or remove "
+            "--ipc."
+        )
+    if not options.server and placement.precision is not None:
+        raise AssayError(f"{asked}, but separate samplers sample in float32 only. Remove --precision or the option.")
+    if placement.is_on_gpu and not options.server and (options.on_ or not options.gatherers):
+        raise AssayError(
+            f"{asked} and the device is {placement.device}, which only gatherers of this machine share. Use "
+            "--gatherers without --on, or --device cpu."
+        )
     if placement.shards > 1:
         raise AssayError(
             f"{asked} and --shards is {placement.shards}, but gatherers cut a batch by --pieces. Use one of the two."

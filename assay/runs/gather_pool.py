@@ -24,6 +24,7 @@ from assay.engine.loop import Loop
 from assay.ledger import Schedule
 from assay.runs.gather_checks import check_foreign
 from assay.runs.gatherers import Crew, Patience
+from assay.runs.ipc import CudaMemory, SharedWeights
 from assay.runs.own.consent import own_sources
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
@@ -162,14 +163,17 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
     schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // options.pieces))
     with ExitStack() as stack:
         if options.num:
-            files = WeightFiles(folder.absolute() / FOLDER, keep=options.lag + 1)
+            keep, device = options.lag + 1, plan.placement.device
+            files = WeightFiles(folder.absolute() / FOLDER, keep, device=device)
             shutil.rmtree(files.folder, ignore_errors=True)  # left by a process that was killed
             stack.callback(shutil.rmtree, files.folder, ignore_errors=True)
             if options.server:
                 published, start, ready = on_servers(plan, loop, files)
                 crew = Crew(schedule, recipe, published, start, options.num, patience, ready)
             else:
-                crew = Crew(schedule, recipe, files, starter(plan, loop, files, stack), options.num, patience)
+                weights: Weights = SharedWeights(CudaMemory(device), keep) if options.ipc else files
+                start = starter(plan, loop, weights, folder.absolute(), stack)
+                crew = Crew(schedule, recipe, weights, start, options.num, patience)
         else:
             memory = SameMemory()
             here = Here(Sampler(recipe, plan.task, loop.engine, plan.seed, memory))
@@ -209,10 +213,10 @@ def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Cal
     return published, start, ready
 
 
-def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Callable[[str], Hand]:
+def starter(plan: Plan, loop: Loop, weights: Weights, folder: Path, stack: ExitStack) -> Callable[[str], Hand]:
     """Returns the function that starts a worker by name; AssayError if the task cannot be sent to one."""
     num = sum(flat.num_parameters for flat in loop.engine.flats.values())
-    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, files)
+    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, weights)
     try:
         sent: bytes = pickle.dumps(kit)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -222,5 +226,5 @@ def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Cal
     sources = tuple({**own_sources(plan.recipe), **own_sources(plan.task)})
     if not plan.options.gathering.on_:
         return lambda name: ProcessHand(name, sources, sent)
-    ray, _ = stack.enter_context(cluster(plan.options.gathering.on_, files.folder.parent))
+    ray, _ = stack.enter_context(cluster(plan.options.gathering.on_, folder))
     return lambda name: RayHand(ray, sources, sent)

@@ -228,7 +228,8 @@ class Crew:
         first = work.step * self.schedule.starts
         starts = self.starts[work.step][work.ordinals.start - first : work.ordinals.stop - first]
         progress = self.progress if work.step == self.progress.step else replace(self.progress, step=work.step)
-        return Asked(work, starts, self.ledger.version, progress)
+        version = self.ledger.version
+        return Asked(work, starts, version, progress, self.weights.told(version))
 
     def deliver(self, name: str, asked: Asked, found: Found) -> None:
         """Keeps what the ledger accepts."""

@@ -28,12 +28,15 @@ from assay.runs.weights import Weights
 
 @dataclass(frozen=True)
 class Asked:
-    """A piece of work with its starts, the version to sample with, and the progress that schedules see."""
+    """A piece of work with its starts, the version to sample with, the progress that schedules see, and what the
+    weights are fetched with (`Weights.told`).
+    """
 
     work: Work
     starts: np.ndarray
     version: int
     progress: Progress
+    told: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Sampler:
         """Returns the rows of a piece of work; each decision has the version of the weights that sampled it."""
         if asked.version != self.version:
             self.version = -1  # what was partly loaded is no version
-            self.load(self.weights.fetch(asked.version))
+            self.load(self.weights.fetch(asked.version, asked.told))
             self.version = asked.version
         recipe = self.recipe.at(asked.progress)
         scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)

@@ -28,7 +28,7 @@ class GatherOptions(Group):
         metavar="ray|HOST:PORT",
         decisive=False,
     )
-
+    ipc: bool = option(False, "weights go to gatherers on the same GPU by CUDA IPC, without a file", decisive=False)
     server: tuple[str, ...] = option(
         (),
         "sample with a server (assay serve, or vLLM) instead of gatherers; repeatable; must see the run folder",
@@ -54,9 +54,16 @@ class GatherOptions(Group):
                     f"--{name} is {value}. Use {f'at least {least}' if value < least else f'at most {MOST}'}."
                 )
         self.check_servers()
-        for name, given, is_there in (("lag", self.lag, self.num), ("on", self.on_, self.gatherers)):
+        for name, given, is_there in (
+            ("lag", self.lag, self.num),
+            ("on", self.on_, self.gatherers),
+            ("ipc", self.ipc, self.gatherers),
+        ):
             if given and not is_there:
-                raise AssayError(f"--{name} is {given}, but no process samples beside the training. Add --gatherers 1.")
+                what = f"--{name}" if given is True else f"--{name} is {given}"
+                raise AssayError(f"{what}, but no process samples beside the training. Add --gatherers 1.")
+        if self.ipc and self.on_:
+            raise AssayError(f"--ipc shares the memory of one GPU, and --on is {self.on_}. Remove one of the two.")
         if self.num > (most := self.pieces * (self.lag + 1)):
             what = f"--gatherers is {self.gatherers}" if self.gatherers else f"there are {self.num} servers"
             raise AssayError(
