@@ -54,6 +54,9 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         )
     if options.server:
         check_served(asked, options.lag, recipe)
+    if options.in_flight and (placement.is_on_gpu or any(part.models for part in recipe.rewards)):
+        why = "a reward reads a model" if not placement.is_on_gpu else f"the device is {placement.device}"
+        raise AssayError(f"--in-flight needs weights on the CPU that decide alone, but {why}. Remove --in-flight.")
     if options.lag:
         check_lag(options.lag, recipe)
 

@@ -22,7 +22,7 @@ from assay.core.record import Draw, Experience, Need, Progress, State
 from assay.core.slots import Scene
 from assay.engine.gathering import ordered
 from assay.ledger import Answer, Ledger, Restarts, Schedule
-from assay.runs.sampler import Asked, Found, Hand, Lost, models_of
+from assay.runs.sampler import Asked, Found, Hand, Lost, models_of, spans_of
 from assay.runs.weights import Weights
 
 TICK = 0.5
@@ -64,6 +64,8 @@ class Crew:
     lengths: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     """Decisions and rows so far: of all that arrived, then of what was trained."""
     incarnation: int = 0
+    in_flight: bool = False
+    """Whether workers are told of newer weights while they sample."""
 
     def __post_init__(self) -> None:
         self.turn = threading.Condition()
@@ -92,6 +94,9 @@ class Crew:
             self.progress = scene.progress
             self.open_steps(scene, states)
             self.turn.notify_all()
+            hands = list(self.hands.values()) if self.in_flight else []
+        for hand in hands:
+            hand.tell(step, self.weights.told(step))
         if self.num and not self.threads:
             self.threads = [threading.Thread(target=self.serve, args=(f"g{k}",), daemon=True) for k in range(self.num)]
             for thread in self.threads:
@@ -159,6 +164,8 @@ class Crew:
         age = scene.progress.step - rows.version[:, 0].long()
         scene.log("staleness", float(age.sum()), float(len(age)))
         scene.log("staleness_max", float(age.max()))
+        if self.in_flight:
+            scene.log("versions_per_row", float(sum(map(len, spans_of(rows)))), float(len(rows)))
         scene.log("length_generated", every[0], every[1])
         scene.log("length_trained", every[2], every[3])
         for value in age.unique().tolist():

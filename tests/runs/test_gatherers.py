@@ -115,7 +115,7 @@ def in_threads(plan: Plan, loop: Loop, folder: Path, patience: Patience = Patien
     """Gatherers with models of their own and weights from files, in threads of this process."""
     with gatherers_of(plan, loop, folder, patience) as crew:
         assert crew is not None
-        kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, 0, crew.weights)
+        kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, 0, crew.weights, crew.in_flight)
         crew.start = lambda name: Here(kit.sampler())
         yield crew
 

@@ -28,6 +28,7 @@ class GatherOptions(Group):
         metavar="ray|HOST:PORT",
         decisive=False,
     )
+    in_flight: bool = option(False, "newer weights also take over in the middle of answers (with a lag)")
     ipc: bool = option(False, "weights go to gatherers on the same GPU by CUDA IPC, without a file", decisive=False)
     server: tuple[str, ...] = option(
         (),
@@ -62,6 +63,11 @@ class GatherOptions(Group):
             if given and not is_there:
                 what = f"--{name}" if given is True else f"--{name} is {given}"
                 raise AssayError(f"{what}, but no process samples beside the training. Add --gatherers 1.")
+        if self.in_flight and (not self.gatherers or not self.lag or self.on_):
+            raise AssayError(
+                "--in-flight changes the weights of gatherers of this machine that sample ahead. Add --gatherers 1 "
+                "--lag 1, without --on."
+            )
         if self.ipc and self.on_:
             raise AssayError(f"--ipc shares the memory of one GPU, and --on is {self.on_}. Remove one of the two.")
         if self.num > (most := self.pieces * (self.lag + 1)):
