@@ -48,10 +48,9 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
             f"{asked} and the device is {placement.device}, which only gatherers of this machine share. Use "
             "--gatherers without --on, or --device cpu."
         )
-    if placement.shards > 1:
-        raise AssayError(
-            f"{asked} and --shards is {placement.shards}, but gatherers cut a batch by --pieces. Use one of the two."
-        )
+    check_pieces(options, placement, rollout.num_starts)
+    if placement.ranks > 1:
+        raise AssayError(f"{asked} and --ranks is {placement.ranks}, but ranks sample themselves. Use one of the two.")
     if options.server:
         check_served(asked, options.lag, recipe)
     if options.in_flight and (placement.is_on_gpu or any(part.models for part in recipe.rewards)):
@@ -59,6 +58,26 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         raise AssayError(f"--in-flight needs weights on the CPU that decide alone, but {why}. Remove --in-flight.")
     if options.lag:
         check_lag(options.lag, recipe)
+
+
+def check_pieces(options: GatherOptions, placement: Placement, starts: int) -> None:
+    """Raises AssayError for samplers without work, and for shards that are not equal pieces of a step."""
+    name, pieces = ("shards", placement.shards) if placement.shards > 1 else ("pieces", options.pieces)
+    if placement.shards > 1 and options.pieces > 1:
+        raise AssayError(f"--pieces is {options.pieces}, but --shards {pieces} cuts a step already. Remove --pieces.")
+    if placement.shards > 1 and starts > pieces and starts % pieces:
+        raise AssayError(
+            f"--shards is {pieces} and a step has {starts} starts, which gatherers sample in equal parts. Add --set "
+            f"rollout.num_starts={-(-starts // pieces) * pieces}."
+        )
+    if options.num > (most := pieces * (options.lag + 1)):
+        more = -(-options.num // (options.lag + 1))
+        more = 1 << (more - 1).bit_length() if placement.shards > 1 else more
+        what = f"--gatherers is {options.gatherers}" if options.gatherers else f"there are {options.num} servers"
+        raise AssayError(
+            f"{what}, but --{name} {pieces} and --lag {options.lag} leave work for {most} at a time. "
+            f"Add --{name} {more}, or use fewer."
+        )
 
 
 def check_served(asked: str, lag: int, recipe: Recipe) -> None:

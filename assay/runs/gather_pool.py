@@ -181,7 +181,10 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
         return
     assert recipe.rollout is not None
     starts = recipe.rollout.num_starts
-    schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // options.pieces))
+    # Like the loop, which gathers rows in one piece where rewards have a state.
+    shards = 1 if any((loop.states["rollout"], *loop.states["rewards"])) else plan.placement.shards
+    pieces = shards if plan.placement.shards > 1 else options.pieces
+    schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // pieces))
     with ExitStack() as stack:
         if options.num:
             keep, device = options.lag + 1, plan.placement.device
@@ -199,6 +202,7 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
             memory = SameMemory()
             here = Here(Sampler(recipe, plan.task, loop.engine, plan.seed, memory))
             crew = Crew(schedule, recipe, memory, lambda name: here)
+        crew.shards = shards
         stack.callback(crew.close)
         loop.gatherers = crew
         yield crew

@@ -21,7 +21,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, State
 from assay.core.slots import Scene, Task
 from assay.engine.engine import Engine
-from assay.engine.gathering import rewarded, rolled_out
+from assay.engine.gathering import rewarded, rolled_out, shard_of
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.ledger import Work
@@ -42,6 +42,8 @@ class Asked:
     version: int
     progress: Progress
     told: str = ""
+    shard: int | None = None
+    """The shard that the starts are, if the step is cut into shards."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Sampler:
             self.version = asked.version
         recipe = self.recipe.at(asked.progress)
         scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)
+        scene = scene if asked.shard is None else shard_of(scene, asked.shard)
 
         def reward(rows: Experience) -> Experience:
             if any(self.reward_states):
@@ -178,7 +181,8 @@ class Answering:
 
     def __call__(self, asked: Asked) -> Found | str:
         """Samples."""
-        with tuned(self.kit.num_parameters, 1):
+        shards = self.kit.placement.shards  # whose share of the threads decides bits
+        with tuned(self.kit.num_parameters, None if shards > 1 else 1, shards=shards):
             try:
                 self.sampler = self.sampler or self.kit.sampler()
                 return self.sampler(asked)

@@ -70,12 +70,6 @@ class GatherOptions(Group):
             )
         if self.ipc and self.on_:
             raise AssayError(f"--ipc shares the memory of one GPU, and --on is {self.on_}. Remove one of the two.")
-        if self.num > (most := self.pieces * (self.lag + 1)):
-            what = f"--gatherers is {self.gatherers}" if self.gatherers else f"there are {self.num} servers"
-            raise AssayError(
-                f"{what}, but --pieces {self.pieces} and --lag {self.lag} leave work for {most} at a time. "
-                f"Add --pieces {-(-self.num // (self.lag + 1))}, or use fewer."
-            )
 
     def check_servers(self) -> None:
         """Raises AssayError for addresses that cannot be servers of one run."""
