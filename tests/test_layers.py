@@ -124,11 +124,13 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             "tasks/adapters/gymnasium_workers.py: self.pipe.recv()",
         )},
         "assay/tasks/adapters/envpool.py: self.pool.recv()": "EnvPool offers no deadline: its threads answer",
+        "assay/runs/ipc.py: self.memory.wait()": "CUDA offers no deadline: the GPU copies weights",
         "assay/runs/ranks.py: child.pipe.recv()": "until ranks are read elsewhere: poll() found something in the pipe",
         "assay/runs/ranks.py: child.process.join()": "until ranks end elsewhere: the process was killed just before",
         "assay/runs/gather_pool.py: self.pipe.recv_bytes()": "a timer kills the process at the deadline, which ends it",
         **{f"assay/runs/{where}": "a child waits for its parent to say something or to end, for as long as that lives"
-           for where in ("gather_pool.py: pipe.recv_bytes()", "pools.py: parent.recv()", "signals.py: wait([parent])")},
+           for where in ("gather_pool.py: pipe.recv_bytes()", "gather_pool.py: news.recv_bytes()",
+                         "pools.py: parent.recv()", "signals.py: wait([parent])")},
         **{f"assay/runs/{where}": "the thread writes a checkpoint: the disk decides, and leaving would lose it"
            for where in (
                "saving.py: self.wait()", "saving.py: self.join()", "saving.py: self.thread.join()",

@@ -81,3 +81,8 @@ def file_digest(path: Path, part: int | None) -> str:
             return hashlib.sha256(os.pread(stream.fileno(), part, start)).digest()
 
         return joined(list(pool.map(digest, range(0, os.fstat(stream.fileno()).st_size, part))))
+
+
+def digest_of(path: Path) -> str:
+    """Returns the sha256 of a file as `Digest` computes it."""
+    return file_digest(path, PART if path.stat().st_size > PART else None)

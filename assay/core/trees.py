@@ -134,8 +134,10 @@ def decode(node: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         return {key: decode(child, tensors) for key, child in value.items()}
     if kind == "float":
         return float(value)
-    tensor = tensors[value]
-    return tensor if kind == "tensor" else {"array": tensor.numpy(), "scalar": tensor.numpy()[()]}[kind]
+    if kind == "tensor":
+        return tensors[value]
+    array = tensors[value].cpu().numpy()
+    return {"array": array, "scalar": array[()]}[kind]
 
 
 def tensor_blocks(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memoryview]:

@@ -82,7 +82,7 @@ def gathered(engine: Engine, scene: Scene, play: Callable[[Scene], Experience], 
     else:
         starts = np.array_split(scene.starts, shards)
         own = [
-            one(scene.given(starts=starts[place], draw=scene.draw.at(14, place), metrics={}))
+            one(shard_of(scene, place).given(starts=starts[place], metrics={}))
             for place in ranks.mine(shards)
             if len(starts[place])
         ]
@@ -91,7 +91,17 @@ def gathered(engine: Engine, scene: Scene, play: Callable[[Scene], Experience], 
         for name, entries in metrics.items():
             scene.metrics.setdefault(name, []).extend(entries)
     fresh = joined([rows for rows, *_ in played])
-    if not is_cut or fresh.player is None or fresh.episode is None:
+    return by_episode(fresh) if is_cut else fresh
+
+
+def shard_of(scene: Scene, place: int) -> Scene:
+    """Returns the scene in which a shard is played: rewards draw random numbers of their own."""
+    return scene.given(draw=scene.draw.at(14, place))
+
+
+def by_episode(fresh: Experience) -> Experience:
+    """Returns the rows of a game sorted by (start, sample, player); other rows as they are."""
+    if fresh.player is None or fresh.episode is None:
         return fresh
     by_player = torch.argsort(fresh.player, stable=True)
     return fresh.rows(by_player[torch.argsort(fresh.episode[by_player], stable=True)])

@@ -15,7 +15,8 @@ from assay.core.errors import AssayError
 class Written(NamedTuple):
     """B completions of up to N tokens: tokens and their log-probabilities [B, N], number of tokens [B], and whether
     each ended by its own decision (end token, stop string) and not at its limit [B]. If sampling is truncated (top-k,
-    top-p), also the log-probabilities under the model itself [B, N].
+    top-p), also the log-probabilities under the model itself [B, N]; if weights may change meanwhile, also the version
+    that decided each token [B, N].
     """
 
     tokens: Tensor
@@ -23,11 +24,11 @@ class Written(NamedTuple):
     length: Tensor
     has_ended: Tensor
     logp_model: Tensor | None = None
+    version: Tensor | None = None
 
     def rows(self, index: Tensor) -> Written:
         """Returns the completions at `index`."""
-        model = None if self.logp_model is None else self.logp_model[index]
-        return Written(self.tokens[index], self.logp[index], self.length[index], self.has_ended[index], model)
+        return Written(*(None if column is None else column[index] for column in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

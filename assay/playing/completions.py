@@ -157,5 +157,6 @@ def as_experience(
         terminal=is_last & mask,
         truncated=is_last & mask & ~written.has_ended.unsqueeze(1),
         group=start,
+        version=None if written.version is None else written.version.gather(1, where) * mask,
         extra={"start": start, "sample": torch.from_numpy(np.asarray(samples, dtype=np.int64)), **more},
     )

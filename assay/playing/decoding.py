@@ -13,6 +13,7 @@ from assay.core.spaces import Vocabulary
 from assay.ops import distributions
 from assay.ops.decoded import Stop, Written
 from assay.playing.narrowing import NarrowedDecoder, unwrapped
+from assay.playing.versions import versioned
 
 COMPACT_BELOW = 0.8
 """Finished rows are dropped from the batch when fewer than this share of its rows is unfinished."""
@@ -67,6 +68,8 @@ def decode(
     tokens = torch.full((len(rows), max_tokens), vocabulary.pad)
     logp, length = torch.zeros(len(rows), max_tokens), torch.zeros(len(rows), dtype=torch.long)
     model = torch.zeros_like(logp) if isinstance(decoder, NarrowedDecoder) else None
+    known = versioned(decoder)
+    version = None if known is None else torch.zeros_like(tokens)
     done = torch.zeros(len(rows), dtype=torch.bool)
     has_ended = done.clone()
     for time in range(max_tokens):
@@ -76,6 +79,8 @@ def decode(
         tokens[live, time], logp[live, time] = chosen_here[~done], chosen_logp[~done]
         if model is not None:
             model[live, time] = decoder.model_logp(chosen).cpu()[~done]
+        if known is not None and version is not None:
+            version[live, time] = known.version
         length[live] += 1
         done = done | (chosen_here == vocabulary.eos)
         if stop is not None:
@@ -89,7 +94,7 @@ def decode(
             decoder.keep(there)
             rows, done, chosen = rows[keep], done[keep], chosen[there]
         decoder.push(chosen)
-    return Written(tokens, logp, length, has_ended, model)
+    return Written(tokens, logp, length, has_ended, model, version)
 
 
 def drawn(decoder: Any, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from assay.playing import decoding
 from assay.playing.decoding import COMPACT_BELOW, drawn, neighbours, same_texts
 from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing, unwrapped
 from assay.playing.turns import Answer, Conversations, Limits, utterances
+from assay.playing.versions import versioned
 
 if TYPE_CHECKING:
     from assay.sampling.sessions import Session
@@ -76,13 +77,14 @@ def converse(
 
 class Since:
     """The tokens of rows since they were begun: tokens, turn, logp, mask [B, N], length [B]; and the model's own
-    log-probabilities if they differ.
+    log-probabilities if they differ, and versions if weights may change meanwhile.
     """
 
-    def __init__(self, num: int, columns: int, has_model: bool) -> None:
+    def __init__(self, num: int, columns: int, has_model: bool, has_version: bool = False) -> None:
         self.tokens, self.turn = torch.zeros(2, num, columns, dtype=torch.long).unbind()
         self.logp, self.mask = torch.zeros(num, columns), torch.zeros(num, columns, dtype=torch.bool)
         self.model = torch.zeros(num, columns) if has_model else None
+        self.version = torch.zeros_like(self.tokens) if has_version else None
         self.length = torch.zeros(num, dtype=torch.long)
 
     def add(self, rows: Tensor, time: Tensor | int, token: Tensor, is_mine: Tensor, logp: Tensor) -> None:
@@ -132,8 +134,8 @@ def talked(
 
 def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer) -> Since:
     """Plays all turns of the decoder's rows, whose indices in the results are `rows`, token by token."""
-    limits = talks.limits
-    since = Since(len(rows), limits.columns, isinstance(decoder, NarrowedDecoder))
+    limits, known = talks.limits, versioned(decoder)
+    since = Since(len(rows), limits.columns, isinstance(decoder, NarrowedDecoder), known is not None)
     for time in range(limits.columns):
         done = talks.done[rows]
         if bool(done.all()):
@@ -147,6 +149,8 @@ def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conver
         since.add(live, time, token, is_mine, chosen_logp[~done])
         if since.model is not None:
             since.model[live, time] = decoder.model_logp(chosen).cpu()[~done] * is_mine
+        if known is not None and since.version is not None:
+            since.version[live, time] = known.version
         pushed, done = chosen_here.masked_scatter(~done, token), talks.done[rows]
         if float((~done).float().mean()) < COMPACT_BELOW and not bool(done.all()):
             keep = (~done).nonzero().squeeze(1)
@@ -185,6 +189,7 @@ def recorded(begun: Experience, told: Tensor, since: Since, talks: Conversations
         turn=joined(begun.turn, since.turn),
         group=start,
         source=None,
+        version=None if since.version is None else joined(torch.zeros_like(begun.action), since.version),
         extra={
             "start": start,
             "sample": torch.from_numpy(np.asarray(samples, dtype=np.int64)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.engine.placement import Placement
@@ -34,16 +36,48 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         )
     if options.pieces > rollout.num_starts:
         raise AssayError(f"--pieces is {options.pieces}, but a step has {rollout.num_starts} starts. Use at most that.")
-    if not options.server and (placement.is_on_gpu or placement.precision is not None):
-        raise AssayError(f"{asked}, but separate samplers run on the CPU in float32 only. Remove the option.")
-    if placement.shards > 1:
+    if options.ipc and torch.device(placement.device).type != "cuda":
         raise AssayError(
-            f"{asked} and --shards is {placement.shards}, but gatherers cut a batch by --pieces. Use one of the two."
+            f"--ipc shares the memory of a GPU, but the device is {placement.device}. Add --device cuda, or remove "
+            "--ipc."
         )
+    if not options.server and placement.precision is not None:
+        raise AssayError(f"{asked}, but separate samplers sample in float32 only. Remove --precision or the option.")
+    if placement.is_on_gpu and not options.server and (options.on_ or not options.gatherers):
+        raise AssayError(
+            f"{asked} and the device is {placement.device}, which only gatherers of this machine share. Use "
+            "--gatherers without --on, or --device cpu."
+        )
+    check_pieces(options, placement, rollout.num_starts)
+    if placement.ranks > 1:
+        raise AssayError(f"{asked} and --ranks is {placement.ranks}, but ranks sample themselves. Use one of the two.")
     if options.server:
         check_served(asked, options.lag, recipe)
+    if options.in_flight and (placement.is_on_gpu or any(part.models for part in recipe.rewards)):
+        why = "a reward reads a model" if not placement.is_on_gpu else f"the device is {placement.device}"
+        raise AssayError(f"--in-flight needs weights on the CPU that decide alone, but {why}. Remove --in-flight.")
     if options.lag:
         check_lag(options.lag, recipe)
+
+
+def check_pieces(options: GatherOptions, placement: Placement, starts: int) -> None:
+    """Raises AssayError for samplers without work, and for shards that are not equal pieces of a step."""
+    name, pieces = ("shards", placement.shards) if placement.shards > 1 else ("pieces", options.pieces)
+    if placement.shards > 1 and options.pieces > 1:
+        raise AssayError(f"--pieces is {options.pieces}, but --shards {pieces} cuts a step already. Remove --pieces.")
+    if placement.shards > 1 and starts > pieces and starts % pieces:
+        raise AssayError(
+            f"--shards is {pieces} and a step has {starts} starts, which gatherers sample in equal parts. Add --set "
+            f"rollout.num_starts={-(-starts // pieces) * pieces}."
+        )
+    if options.num > (most := pieces * (options.lag + 1)):
+        more = -(-options.num // (options.lag + 1))
+        more = 1 << (more - 1).bit_length() if placement.shards > 1 else more
+        what = f"--gatherers is {options.gatherers}" if options.gatherers else f"there are {options.num} servers"
+        raise AssayError(
+            f"{what}, but --{name} {pieces} and --lag {options.lag} leave work for {most} at a time. "
+            f"Add --{name} {more}, or use fewer."
+        )
 
 
 def check_served(asked: str, lag: int, recipe: Recipe) -> None:

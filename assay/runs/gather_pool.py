@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 import signal
@@ -24,11 +25,12 @@ from assay.engine.loop import Loop
 from assay.ledger import Schedule
 from assay.runs.gather_checks import check_foreign
 from assay.runs.gatherers import Crew, Patience
+from assay.runs.ipc import CudaMemory, SharedWeights
 from assay.runs.own.consent import own_sources
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
 from assay.runs.ray_cluster import cluster, first_line
-from assay.runs.sampler import Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
+from assay.runs.sampler import NO_FLIGHT, Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
 from assay.runs.servers import Published, Served, Server, ServerHand, as_rows, probes, scored_logp
 from assay.runs.signals import STOPS, end_with
 from assay.runs.weights import SameMemory, WeightFiles, Weights
@@ -39,15 +41,25 @@ FOLDER = ".weights"
 
 
 # ---------------------------------------------------------------------------------------------------- processes
-def serve(sources: Sequence[str], sent: bytes, pipe: Connection, life: Connection) -> None:
-    """Samples in the child process until the pipe or the learner ends."""
+def serve(sources: Sequence[str], sent: bytes, pipe: Connection, life: Connection, news: Connection) -> None:
+    """Samples in the child process until the pipe or the learner ends; `news` are versions that arrive meanwhile."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)  # a terminal signals all: the learner saves, and ends its gatherers
     end_with(life)
     answer = Answering(unpickled(sources, sent))
+    threading.Thread(target=listen, args=(answer, news), daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
             pipe.send_bytes(pickle.dumps(answer(pickle.loads(pipe.recv_bytes()))))
+
+
+def listen(answer: Answering, news: Connection) -> None:
+    """Fetches the versions that the learner tells of, beside what is being sampled."""
+    with suppress(EOFError, OSError):
+        while True:
+            version, told = json.loads(news.recv_bytes())
+            if answer.sampler is not None:
+                answer.sampler.hear(version, told)
 
 
 def unpickled(sources: Sequence[str], sent: bytes) -> Kit:
@@ -68,25 +80,35 @@ class ProcessHand(Hand):
         context.set_forkserver_preload([__name__])
         self.pipe, pipe = context.Pipe()
         self.life, life = context.Pipe()
-        self.process = context.Process(target=serve, args=(sources, sent, pipe, life), name=f"gatherer {name}")
+        self.news, news = context.Pipe()
+        self.is_busy = False
+        self.process = context.Process(target=serve, args=(sources, sent, pipe, life, news), name=f"gatherer {name}")
         with self.lock:
             self.process.start()
-        pipe.close()
-        life.close()
+        for end in (pipe, life, news):
+            end.close()
 
     def ask(self, asked: Asked, seconds: float) -> Found:
         """Sends the work and waits for its rows; at the deadline the process is killed, which ends the wait."""
         begin, timer = time.monotonic(), threading.Timer(seconds, self.process.kill)
         timer.daemon = True
         timer.start()
+        self.is_busy = True
         try:
             self.pipe.send_bytes(pickle.dumps(asked))
             answer = pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
             raise Lost(self.cause(time.monotonic() - begin >= seconds, seconds)) from None
         finally:
+            self.is_busy = False
             timer.cancel()
         return answered(answer)
+
+    def tell(self, version: int, told: str) -> None:
+        """Sends the version, if the process has work: one without is told with its next, and has no deadline."""
+        with suppress(OSError):  # it died, which its own thread finds out
+            if self.is_busy:
+                self.news.send_bytes(json.dumps([version, told]).encode())
 
     def cause(self, is_late: bool, seconds: float) -> str:
         """Returns why the process is not there."""
@@ -159,21 +181,28 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
         return
     assert recipe.rollout is not None
     starts = recipe.rollout.num_starts
-    schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // options.pieces))
+    # Like the loop, which gathers rows in one piece where rewards have a state.
+    shards = 1 if any((loop.states["rollout"], *loop.states["rewards"])) else plan.placement.shards
+    pieces = shards if plan.placement.shards > 1 else options.pieces
+    schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // pieces))
     with ExitStack() as stack:
         if options.num:
-            files = WeightFiles(folder.absolute() / FOLDER, keep=options.lag + 1)
+            keep, device = options.lag + 1, plan.placement.device
+            files = WeightFiles(folder.absolute() / FOLDER, keep, device=device)
             shutil.rmtree(files.folder, ignore_errors=True)  # left by a process that was killed
             stack.callback(shutil.rmtree, files.folder, ignore_errors=True)
             if options.server:
                 published, start, ready = on_servers(plan, loop, files)
                 crew = Crew(schedule, recipe, published, start, options.num, patience, ready)
             else:
-                crew = Crew(schedule, recipe, files, starter(plan, loop, files, stack), options.num, patience)
+                weights: Weights = SharedWeights(CudaMemory(device), keep) if options.ipc else files
+                start = starter(plan, loop, weights, folder.absolute(), stack)
+                crew = Crew(schedule, recipe, weights, start, options.num, patience, in_flight=options.in_flight)
         else:
             memory = SameMemory()
             here = Here(Sampler(recipe, plan.task, loop.engine, plan.seed, memory))
             crew = Crew(schedule, recipe, memory, lambda name: here)
+        crew.shards = shards
         stack.callback(crew.close)
         loop.gatherers = crew
         yield crew
@@ -209,10 +238,13 @@ def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Cal
     return published, start, ready
 
 
-def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Callable[[str], Hand]:
+def starter(plan: Plan, loop: Loop, weights: Weights, folder: Path, stack: ExitStack) -> Callable[[str], Hand]:
     """Returns the function that starts a worker by name; AssayError if the task cannot be sent to one."""
+    in_flight = plan.options.gathering.in_flight
+    if in_flight and not isinstance(plan.task.spec.action, Vocabulary):
+        raise AssayError(f"--in-flight, but '{plan.task.name}' has no answers of tokens. {NO_FLIGHT}.")
     num = sum(flat.num_parameters for flat in loop.engine.flats.values())
-    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, files)
+    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, weights, in_flight)
     try:
         sent: bytes = pickle.dumps(kit)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -222,5 +254,5 @@ def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Cal
     sources = tuple({**own_sources(plan.recipe), **own_sources(plan.task)})
     if not plan.options.gathering.on_:
         return lambda name: ProcessHand(name, sources, sent)
-    ray, _ = stack.enter_context(cluster(plan.options.gathering.on_, files.folder.parent))
+    ray, _ = stack.enter_context(cluster(plan.options.gathering.on_, folder))
     return lambda name: RayHand(ray, sources, sent)

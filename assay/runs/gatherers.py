@@ -20,9 +20,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, Progress, State
 from assay.core.slots import Scene
-from assay.engine.gathering import ordered
+from assay.engine.gathering import by_episode, joined, ordered, rewarded, shard_of
 from assay.ledger import Answer, Ledger, Restarts, Schedule
-from assay.runs.sampler import Asked, Found, Hand, Lost, models_of
+from assay.runs.sampler import Asked, Found, Hand, Lost, models_of, spans_of
 from assay.runs.weights import Weights
 
 TICK = 0.5
@@ -64,6 +64,10 @@ class Crew:
     lengths: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     """Decisions and rows so far: of all that arrived, then of what was trained."""
     incarnation: int = 0
+    shards: int = 1
+    """Shards that are sampled apart: the pieces, if there are several."""
+    in_flight: bool = False
+    """Whether workers are told of newer weights while they sample."""
 
     def __post_init__(self) -> None:
         self.turn = threading.Condition()
@@ -92,16 +96,25 @@ class Crew:
             self.progress = scene.progress
             self.open_steps(scene, states)
             self.turn.notify_all()
+            hands = list(self.hands.values()) if self.in_flight else []
+        for hand in hands:
+            hand.tell(step, self.weights.told(step))
         if self.num and not self.threads:
             self.threads = [threading.Thread(target=self.serve, args=(f"g{k}",), daemon=True) for k in range(self.num)]
             for thread in self.threads:
                 thread.start()
         parts = self.batch(step)
-        rows = ordered([part.rows for part in parts])
-        for name, entries in (entry for part in parts for entry in part.metrics.items()):
-            scene.metrics.setdefault(name, []).extend(entries)
-        self.measure(scene, rows, time.monotonic() - begin)
-        return rows, parts[0].is_rewarded
+        waited, found, is_rewarded = time.monotonic() - begin, list[Experience](), parts[0].is_rewarded
+        for place, part in enumerate(parts):
+            for name, entries in part.metrics.items():
+                scene.metrics.setdefault(name, []).extend(entries)
+            found.append(part.rows)
+            if self.shards > 1 and not is_rewarded:
+                recipe = self.recipe.at(scene.progress)
+                found[-1] = rewarded(recipe, shard_of(scene, place), states["rewards"], part.rows)
+        rows = by_episode(joined(found)) if self.shards > 1 else ordered(found)
+        self.measure(scene, rows, waited)
+        return rows, is_rewarded or self.shards > 1
 
     def open_steps(self, scene: Scene, states: State) -> None:
         """Asks the curriculum for the starts of every step that may be handed out now."""
@@ -159,6 +172,8 @@ class Crew:
         age = scene.progress.step - rows.version[:, 0].long()
         scene.log("staleness", float(age.sum()), float(len(age)))
         scene.log("staleness_max", float(age.max()))
+        if self.in_flight:
+            scene.log("versions_per_row", float(sum(map(len, spans_of(rows)))), float(len(rows)))
         scene.log("length_generated", every[0], every[1])
         scene.log("length_trained", every[2], every[3])
         for value in age.unique().tolist():
@@ -228,7 +243,9 @@ class Crew:
         first = work.step * self.schedule.starts
         starts = self.starts[work.step][work.ordinals.start - first : work.ordinals.stop - first]
         progress = self.progress if work.step == self.progress.step else replace(self.progress, step=work.step)
-        return Asked(work, starts, self.ledger.version, progress)
+        version, shard = self.ledger.version, (work.ordinals.start - first) // self.schedule.piece
+        told = self.weights.told(version)
+        return Asked(work, starts, version, progress, told, shard if self.shards > 1 else None)
 
     def deliver(self, name: str, asked: Asked, found: Found) -> None:
         """Keeps what the ledger accepts."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,21 +21,29 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, State
 from assay.core.slots import Scene, Task
 from assay.engine.engine import Engine
-from assay.engine.gathering import rewarded, rolled_out
+from assay.engine.gathering import rewarded, rolled_out, shard_of
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.ledger import Work
-from assay.runs.weights import Weights
+from assay.playing.versions import VersionedActor
+from assay.runs.weights import Weights, WeightsMissing
+
+NO_FLIGHT = "Use a task of prompts or dialogues with rollout Episodes, or remove --in-flight"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A piece of work with its starts, the version to sample with, and the progress that schedules see."""
+    """A piece of work with its starts, the version to sample with, the progress that schedules see, and what the
+    weights are fetched with (`Weights.told`).
+    """
 
     work: Work
     starts: np.ndarray
     version: int
     progress: Progress
+    told: str = ""
+    shard: int | None = None
+    """The shard that the starts are, if the step is cut into shards."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,7 @@ class Sampler:
     def __init__(self, recipe: Recipe, task: Task, engine: Engine, seed: int, weights: Weights) -> None:
         self.recipe, self.task, self.engine, self.seed, self.weights = recipe, task, engine, seed, weights
         self.names, self.version = models_of(recipe), -1
+        self.is_in_flight, self.arrived = False, deque[tuple[int, State]](maxlen=1)
         scene = Scene(task, engine, Draw(seed))
         assert recipe.rollout is not None
         self.rollout_state = recipe.rollout.init(scene)
@@ -85,14 +96,30 @@ class Sampler:
         for name in self.names:
             self.engine.flats[name].restore(tree[name])
 
+    def hear(self, version: int, told: str) -> None:
+        """Fetches a version beside what is being sampled, for `newest`. Call it from another thread."""
+        with suppress(WeightsMissing):  # an even newer one is there, which is told of too
+            self.arrived.append((version, self.weights.fetch(version, told)))
+
+    def newest(self) -> int:
+        """Takes over the weights that have arrived, if they are newer; returns the version."""
+        while self.arrived:
+            version, tree = self.arrived.pop()
+            if version > self.version:
+                self.load(tree)
+                self.version = version
+        return self.version
+
     def __call__(self, asked: Asked) -> Found:
         """Returns the rows of a piece of work; each decision has the version of the weights that sampled it."""
-        if asked.version != self.version:
+        newest = self.newest()
+        if newest != asked.version and not (self.is_in_flight and newest > asked.version):
             self.version = -1  # what was partly loaded is no version
-            self.load(self.weights.fetch(asked.version))
+            self.load(self.weights.fetch(asked.version, asked.told))
             self.version = asked.version
         recipe = self.recipe.at(asked.progress)
         scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)
+        scene = scene if asked.shard is None else shard_of(scene, asked.shard)
 
         def reward(rows: Experience) -> Experience:
             if any(self.reward_states):
@@ -102,10 +129,26 @@ class Sampler:
                 )
             return rewarded(recipe, scene, self.reward_states, rows)
 
-        here = scene.given(actor=self.actor, starts=asked.starts)
+        first, actor = self.version, VersionedActor(self.actor, self.newest) if self.is_in_flight else self.actor
+        here = scene.given(actor=actor, starts=asked.starts)
         rows, is_rewarded = rolled_out(recipe, here, self.rollout_state, reward)
-        version = torch.full(rows.mask.shape, asked.version, dtype=torch.int32)
+        version = torch.full(rows.mask.shape, first, dtype=torch.int32)
+        if self.is_in_flight:
+            if rows.version is None:
+                raise AssayError(f"{type(recipe.rollout).__name__} does not say which weights decided. {NO_FLIGHT}.")
+            version = torch.where(rows.mask, rows.version.int(), version)
         return Found(rows.with_columns(version=version), is_rewarded, scene.metrics)
+
+
+def spans_of(rows: Experience) -> list[list[tuple[int, int, int]]]:
+    """Returns the spans (version, first, end) of each row: places among its decisions, in order."""
+    assert rows.version is not None
+    found = []
+    for version, mask in zip(rows.version, rows.mask, strict=True):
+        values, counts = version[mask].unique_consecutive(return_counts=True)
+        ends = counts.cumsum(0)
+        found.append(list(zip(values.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -118,11 +161,15 @@ class Kit:
     placement: Placement
     num_parameters: int
     weights: Weights
+    in_flight: bool = False
+    """Whether weights change while rows are sampled."""
 
     def sampler(self) -> Sampler:
         """Returns a sampler with models of its own."""
         engine = Engine(self.recipe, self.task.spec, self.seed, self.placement)
-        return Sampler(self.recipe, self.task, engine, self.seed, self.weights)
+        made = Sampler(self.recipe, self.task, engine, self.seed, self.weights)
+        made.is_in_flight = self.in_flight
+        return made
 
 
 class Answering:
@@ -134,7 +181,8 @@ class Answering:
 
     def __call__(self, asked: Asked) -> Found | str:
         """Samples."""
-        with tuned(self.kit.num_parameters, 1):
+        shards = self.kit.placement.shards  # whose share of the threads decides bits
+        with tuned(self.kit.num_parameters, None if shards > 1 else 1, shards=shards):
             try:
                 self.sampler = self.sampler or self.kit.sampler()
                 return self.sampler(asked)
@@ -152,6 +200,9 @@ class Hand(ABC):
     def ask(self, asked: Asked, seconds: float) -> Found:
         """Returns the rows of a piece of work. Lost if the process dies or needs longer; AssayError as it says."""
 
+    def tell(self, version: int, told: str) -> None:  # noqa: B027
+        """Tells a worker that samples of newer weights, if it can be told."""
+
     @abstractmethod
     def end(self) -> None:
         """Ends the process at once."""
@@ -166,6 +217,10 @@ class Here(Hand):
     def ask(self, asked: Asked, seconds: float) -> Found:
         """Samples."""
         return self.sampler(asked)
+
+    def tell(self, version: int, told: str) -> None:
+        """Fetches them in the learner's thread."""
+        self.sampler.hear(version, told)
 
     def end(self) -> None:
         """Does nothing."""

@@ -88,12 +88,12 @@ class Published(Weights):
         for old in [one for one in self.known if one <= version - self.files.keep]:
             del self.known[old]
 
-    def fetch(self, version: int) -> State:
+    def fetch(self, version: int, told: str = "") -> State:
         """Returns the path and digest of the file, a label that no other weights have, and the log-probabilities."""
         path = self.files.path(version)
         digest = path.stem.partition("-")[2]
-        told = {"path": str(path), "sha256": digest, "model": self.model}
-        return {"file": told, "version": f"{version}-{digest[:12]}", "logp": self.known[version]}
+        file = {"path": str(path), "sha256": digest, "model": self.model}
+        return {"file": file, "version": f"{version}-{digest[:12]}", "logp": self.known[version]}
 
 
 # ---------------------------------------------------------------------------------------------------- one server

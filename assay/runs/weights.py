@@ -5,7 +5,6 @@ Version v are the weights after v steps of training. What is published is a tree
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -16,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load
+from safetensors import SafetensorError, safe_open
 
+from assay.core.digests import Digest, digest_of
 from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.core.trees import decode, encoded, tensor_blocks
@@ -43,8 +42,12 @@ class Weights(ABC):
         """Makes the weights of a version available."""
 
     @abstractmethod
-    def fetch(self, version: int) -> State:
+    def fetch(self, version: int, told: str = "") -> State:
         """Returns the weights of a version. WeightsMissing if they are not there."""
+
+    def told(self, version: int) -> str:
+        """Returns what another process passes to `fetch` beside the number, as JSON; empty if the number is enough."""
+        return ""
 
 
 @dataclass(eq=False)
@@ -58,7 +61,7 @@ class SameMemory(Weights):
         """Keeps the tensors themselves."""
         self.newest, self.tree = version, tree
 
-    def fetch(self, version: int) -> State:
+    def fetch(self, version: int, told: str = "") -> State:
         """Returns the tensors."""
         if version != self.newest:
             raise WeightsMissing(f"version {version} of the weights is not there, {self.newest} is. Publish it first.")
@@ -68,48 +71,48 @@ class SameMemory(Weights):
 @dataclass(frozen=True)
 class WeightFiles(Weights):
     """Weights as safetensors files in a folder that all processes see, VERSION-SHA256.safetensors; the newest `keep`.
+    Digests are those of `assay.core.digests`: by parts where a file is long.
 
     A file whose digest is not that of its name is torn (a shared folder shows it before it is whole) and is read again,
-    for at most `patience` seconds.
+    for at most `patience` seconds. What is fetched is on `device`.
     """
 
     folder: Path
     keep: int = 1
     patience: float = 30.0
+    device: str = "cpu"
 
     def publish(self, version: int, tree: State) -> None:
         """Writes the file under another name, renames it, and removes old versions."""
         ready = encoded(tree)
-        told = torch.frombuffer(bytearray(ready.state), dtype=torch.uint8)
-        blocks = list(tensor_blocks({**ready.tensors, TREE: told}))
-        digest = hashlib.sha256()
-        for block in blocks:
-            digest.update(block)
+        tensors = {**ready.tensors, TREE: torch.frombuffer(bytearray(ready.state), dtype=torch.uint8)}
         part = self.folder / f".{version}-{os.getpid()}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as stream:
-                stream.writelines(blocks)
-            part.rename(self.folder / f"{version}-{digest.hexdigest()}.safetensors")
+            with part.open("wb") as stream, Digest() as digest:
+                for block in tensor_blocks(tensors):
+                    digest.update(block)
+                    stream.write(block)
+                found = digest.entry()["sha256"]
+            part.rename(self.folder / f"{version}-{found}.safetensors")
         except OSError as error:
             part.unlink(missing_ok=True)
-            size = sum(map(len, blocks)) * self.keep
             raise AssayError(
-                f"version {version} of the weights cannot be written to {self.folder} ({error}). Free {size:,} bytes "
-                "of disk, then resume."
+                f"version {version} of the weights cannot be written to {self.folder} ({error}). Free "
+                f"{ready.size * self.keep:,} bytes of disk, then resume."
             ) from error
         there = sorted(self.folder.glob("*-*.safetensors"), key=version_of)
         for path in there:
             if version_of(path) <= version_of(there[-1]) - self.keep:
                 path.unlink(missing_ok=True)
 
-    def fetch(self, version: int) -> State:
+    def fetch(self, version: int, told: str = "") -> State:
         """Returns the tree of a file with the digest of its name."""
         until, wrong = time.monotonic() + self.patience, "is not there"
         while True:
             for path in self.folder.glob(f"{version}-*.safetensors"):
                 with suppress(OSError, SafetensorError, ValueError):  # removed, or torn, at this moment
-                    return tree_of(path, path.stem.partition("-")[2])
+                    return tree_of(path, path.stem.partition("-")[2], self.device)
                 wrong = "does not have the digest of its name"
             if time.monotonic() > until:
                 raise WeightsMissing(
@@ -118,7 +121,6 @@ class WeightFiles(Weights):
                 )
             time.sleep(0.05)
 
-
     def path(self, version: int) -> Path:
         """Returns the file of a version. WeightsMissing if it is not there."""
         for found in self.folder.glob(f"{version}-*.safetensors"):
@@ -126,12 +128,14 @@ class WeightFiles(Weights):
         raise WeightsMissing(f"version {version} of the weights is not in {self.folder}. Look at the disk; resume.")
 
 
-def tree_of(path: Path, digest: str) -> State:
-    """Returns the tree of a file; ValueError if its sha256 is not `digest`, SafetensorError if it is another file."""
-    sent = path.read_bytes()
-    if hashlib.sha256(sent).hexdigest() != digest:
+def tree_of(path: Path, digest: str, device: str = "cpu") -> State:
+    """Returns the tree of a file; ValueError if its sha256 is not `digest`, SafetensorError if it is another file.
+    On the CPU its tensors are the file's own pages, which stay when it is removed.
+    """
+    if digest_of(path) != digest:
         raise ValueError(f"{path} does not have the digest {digest[:12]}")
-    return decoded(load(sent))
+    with safe_open(path, framework="pt", device=device) as stored:
+        return decoded({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118
 
 
 def version_of(path: Path) -> int:
@@ -141,5 +145,5 @@ def version_of(path: Path) -> int:
 
 def decoded(tensors: Mapping[str, torch.Tensor]) -> State:
     """Returns the tree of a file's tensors."""
-    tree: State = decode(json.loads(tensors[TREE].numpy().tobytes()), tensors)
+    tree: State = decode(json.loads(tensors[TREE].cpu().numpy().tobytes()), tensors)
     return tree

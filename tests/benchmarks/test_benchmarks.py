@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import benchmarks.__main__ as command
-from benchmarks import arms, cadence, coverage, one_gpu, ranks, real_model, sequential_power, thresholds
+from benchmarks import arms, cadence, coverage, one_gpu, ranks, real_model, sequential_power, thresholds, weights
 
 FOLDER = Path(arms.__file__).parent
 MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("__"))
@@ -159,3 +159,11 @@ def test_the_shares_of_a_run_add_up(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_step_is_timed_whatever_the_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     assert ranks.main(["--ranks", "2", "1", "--width", "16", "--steps", "1", "--starts", "2"]) == 0
     assert capsys.readouterr().out.endswith("weights are equal\n")
+
+
+def test_weights_reach_a_sampler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert weights.main(["--toy", "--device", "cpu", "--out", str(tmp_path / "weights.json")]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found == json.loads((tmp_path / "weights.json").read_text())
+    assert set(found["ways"]) == {"file, between steps", "file, beside steps"}
+    assert all(len(one["seconds"]["all"]) == 2 for one in found["ways"].values())

@@ -29,6 +29,7 @@ def test_parts_are_hashed_alike_from_blocks_and_from_a_file(
     (tmp_path / "file").write_bytes(content)
     part = whole.get("part")
     assert digests.file_digest(tmp_path / "file", part) == whole["sha256"]  # type: ignore[arg-type]
+    assert digests.digest_of(tmp_path / "file") == whole["sha256"]
     if size <= 8:
         assert whole["sha256"] == hashlib.sha256(content).hexdigest()
         assert part is None

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,10 @@ from assay.core.trees import difference
 from assay.engine.gathering import rolled_out
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import tuned
+from assay.engine.placement import Placement
 from assay.ledger import Restarts, WorkStopped
+from assay.ops import random
+from assay.parts.rewards.function import on_last_decision
 from assay.runs.gather_pool import ProcessHand, gatherers_of
 from assay.runs.gatherers import Crew, Patience
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
@@ -51,7 +54,7 @@ QUICK = Patience(start=120.0, least=2.0)
 
 
 def loop_of(plan: Plan) -> Loop:
-    return Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
+    return Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
 
 
 def cut(plan: Plan, **options: Any) -> Plan:
@@ -110,12 +113,38 @@ def test_gatherers_train_to_the_same_bits(made: Callable[..., Plan], tmp_path: P
     assert torch.allclose(pieces[0].engine.flats["actor"].values, weights, rtol=1e-3, atol=1e-5)
 
 
+@dataclass(frozen=True)
+class Noisy(Reward):
+    """Adds a random number to each row."""
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        noise = torch.from_numpy(random.uniform(scene.draw, np.arange(len(experience)))).float()
+        return on_last_decision(experience, experience.reward.sum(1) + noise)
+
+
+@dataclass(frozen=True)
+class Counting(Reward):
+    """Adds the number of rows that it has seen."""
+
+    def init(self, scene: Scene) -> State:
+        return {"seen": 0}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        state["seen"] += len(experience)
+        return on_last_decision(experience, experience.reward.sum(1) + torch.arange(len(experience)) * state["seen"])
+
+
+def spoken_with_noise(steps: int) -> Plan:
+    plan = spoken("grpo", steps=steps)
+    return replace(plan, recipe=replace(plan.recipe, rewards=(*plan.recipe.rewards, Noisy())))
+
+
 @contextmanager
 def in_threads(plan: Plan, loop: Loop, folder: Path, patience: Patience = Patience()) -> Iterator[Crew]:
     """Gatherers with models of their own and weights from files, in threads of this process."""
     with gatherers_of(plan, loop, folder, patience) as crew:
         assert crew is not None
-        kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, 0, crew.weights)
+        kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, 0, crew.weights, crew.in_flight)
         crew.start = lambda name: Here(kit.sampler())
         yield crew
 
@@ -125,6 +154,28 @@ def test_processes_train_to_the_same_bits(made: Callable[..., Plan], num: int, t
     plan = cut(made(steps=3), pieces=num)
     assert_same(stepped(cut(plan, pieces=num, gatherers=num), gatherers_of, tmp_path), stepped(plan))
     assert not (tmp_path / ".weights").exists()
+
+
+@pytest.mark.parametrize("made", [*CASES[:5], spoken_with_noise])
+def test_shards_are_gathered_apart_to_the_same_bits(made: Callable[..., Plan], tmp_path: Path) -> None:
+    """Three starts in four shards, with rewards that draw random numbers shard by shard."""
+    plan = replace(made(steps=3), placement=Placement(shards=4))
+    assert_same(stepped(cut(plan, gatherers=2), in_threads, tmp_path), stepped(plan))
+
+
+def test_processes_gather_shards_of_several_starts(tmp_path: Path) -> None:
+    plan = replace(bandit(steps=3), placement=Placement(shards=2))
+    assert_same(stepped(cut(plan, gatherers=2), gatherers_of, tmp_path), stepped(plan))
+
+
+def test_with_rewards_that_have_a_state_all_shards_are_one_piece(tmp_path: Path) -> None:
+    made = spoken("grpo", steps=3)
+    recipe = replace(made.recipe, rewards=(*made.recipe.rewards, Counting()))
+    plan = replace(made, recipe=recipe, placement=Placement(shards=4))
+    loop = loop_of(plan)
+    with in_threads(cut(plan, gatherers=1), loop, tmp_path) as crew:
+        assert (crew.shards, crew.schedule.pieces) == (1, 1)
+    assert_same(stepped(cut(plan, gatherers=1), in_threads, tmp_path), stepped(plan))
 
 
 # ---------------------------------------------------------------------------------------------------- lag
@@ -255,6 +306,21 @@ REFUSED = [
 def test_what_cannot_be_gathered_apart_is_refused(method: str, task: str, options: Any, said: str) -> None:
     with pytest.raises(AssayError, match=re.escape(said)):
         make_plan(method, task, options=RunOptions(gathering=GatherOptions(**options)))
+
+
+SHARDED = [
+    (4, {"gatherers": 2, "pieces": 2}, "--pieces is 2, but --shards 4 cuts a step already. Remove --pieces"),
+    (8, {"gatherers": 2}, "12 starts, which gatherers sample in equal parts. Add --set rollout.num_starts=16"),
+    (2, {"gatherers": 3}, "--gatherers is 3, but --shards 2 and --lag 0 leave work for 2 at a time. Add --shards 4"),
+]
+
+
+@pytest.mark.parametrize(("shards", "options", "said"), SHARDED)
+def test_shards_that_gatherers_cannot_have_are_refused(shards: int, options: Any, said: str) -> None:
+    given = RunOptions(gathering=GatherOptions(**options))
+    settings, where = {"rollout.num_starts": 12}, Placement(shards=shards)
+    with pytest.raises(AssayError, match=re.escape(said)):
+        make_plan("grpo", "bandit", options=given, settings=settings, placement=where)
 
 
 def test_a_curriculum_of_results_is_refused_with_a_lag() -> None:

@@ -28,7 +28,8 @@ class GatherOptions(Group):
         metavar="ray|HOST:PORT",
         decisive=False,
     )
-
+    in_flight: bool = option(False, "newer weights also take over in the middle of answers (with a lag)")
+    ipc: bool = option(False, "weights go to gatherers on the same GPU by CUDA IPC, without a file", decisive=False)
     server: tuple[str, ...] = option(
         (),
         "sample with a server (assay serve, or vLLM) instead of gatherers; repeatable; must see the run folder",
@@ -54,15 +55,21 @@ class GatherOptions(Group):
                     f"--{name} is {value}. Use {f'at least {least}' if value < least else f'at most {MOST}'}."
                 )
         self.check_servers()
-        for name, given, is_there in (("lag", self.lag, self.num), ("on", self.on_, self.gatherers)):
+        for name, given, is_there in (
+            ("lag", self.lag, self.num),
+            ("on", self.on_, self.gatherers),
+            ("ipc", self.ipc, self.gatherers),
+        ):
             if given and not is_there:
-                raise AssayError(f"--{name} is {given}, but no process samples beside the training. Add --gatherers 1.")
-        if self.num > (most := self.pieces * (self.lag + 1)):
-            what = f"--gatherers is {self.gatherers}" if self.gatherers else f"there are {self.num} servers"
+                what = f"--{name}" if given is True else f"--{name} is {given}"
+                raise AssayError(f"{what}, but no process samples beside the training. Add --gatherers 1.")
+        if self.in_flight and (not self.gatherers or not self.lag or self.on_):
             raise AssayError(
-                f"{what}, but --pieces {self.pieces} and --lag {self.lag} leave work for {most} at a time. "
-                f"Add --pieces {-(-self.num // (self.lag + 1))}, or use fewer."
+                "--in-flight changes the weights of gatherers of this machine that sample ahead. Add --gatherers 1 "
+                "--lag 1, without --on."
             )
+        if self.ipc and self.on_:
+            raise AssayError(f"--ipc shares the memory of one GPU, and --on is {self.on_}. Remove one of the two.")
 
     def check_servers(self) -> None:
         """Raises AssayError for addresses that cannot be servers of one run."""
