@@ -24,6 +24,7 @@ from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
 from assay.runs.options.cadence import MOST_STARTS
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
+from assay.runs.ranges import range_of
 from assay.runs.run import load, loaded
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.preferences import PairsTask
@@ -56,7 +57,7 @@ def evaluate(options: argparse.Namespace) -> int:
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
     found, step = scored(options, plan, task)
     films = filmed(options, plan)
-    estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=task.spec.scores)
+    estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=range_of(task))
     extra = {f"pass@{k}": one for k, one in zip(ks, passed(found, ks), strict=True)} if ks else {}
     if options.majority:
         extra[f"majority@{options.samples}"] = voted(task, found)
