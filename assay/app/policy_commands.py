@@ -122,8 +122,8 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
             raise AssayError(f"--{name} is {number}. Use {rule}.")
     if not 0 <= options.video <= MOST_VIDEOS:
         raise AssayError(f"--video is {options.video}. Use a number of episodes from 0 to {MOST_VIDEOS}.")
-    if options.out is not None and options.out.is_dir():
-        raise AssayError(f"--out {options.out} is a folder. Name a file.")
+    if options.out is not None:
+        store.check_target(options.out, "--out ")
     if options.greedy and (options.passk or options.majority or options.temperature is not None):
         raise AssayError("--greedy always gives the same answer. Remove it, or --temperature, --passk and --majority.")
     words = [] if options.passk is None else options.passk.split(",")

@@ -59,7 +59,7 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
     arms = []
     for name, word in zip(numbered([arm_name(word) for word in words]), words, strict=True):
         pieces = word.split(":")
-        is_variant = len(pieces) > 1 and bool(pieces[1]) and "=" not in pieces[1]
+        is_variant = len(pieces) > 1 and "=" not in pieces[1]
         method, changes = ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
         settings = {}
         for change in filter(None, changes.split(",")):
