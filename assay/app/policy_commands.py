@@ -24,6 +24,7 @@ from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
 from assay.runs.options.cadence import MOST_STARTS
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
+from assay.runs.ranges import range_of
 from assay.runs.run import load, loaded
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.preferences import PairsTask
@@ -56,7 +57,7 @@ def evaluate(options: argparse.Namespace) -> int:
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
     found, step = scored(options, plan, task)
     films = filmed(options, plan)
-    estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=task.spec.scores)
+    estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=range_of(task))
     extra = {f"pass@{k}": one for k, one in zip(ks, passed(found, ks), strict=True)} if ks else {}
     if options.majority:
         extra[f"majority@{options.samples}"] = voted(task, found)
@@ -121,8 +122,8 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
             raise AssayError(f"--{name} is {number}. Use {rule}.")
     if not 0 <= options.video <= MOST_VIDEOS:
         raise AssayError(f"--video is {options.video}. Use a number of episodes from 0 to {MOST_VIDEOS}.")
-    if options.out is not None and options.out.is_dir():
-        raise AssayError(f"--out {options.out} is a folder. Name a file.")
+    if options.out is not None:
+        store.check_target(options.out, "--out ")
     if options.greedy and (options.passk or options.majority or options.temperature is not None):
         raise AssayError("--greedy always gives the same answer. Remove it, or --temperature, --passk and --majority.")
     words = [] if options.passk is None else options.passk.split(",")

@@ -15,6 +15,7 @@ from assay.app.report.figures import save_figures
 from assay.app.report.journal import open_regular
 from assay.app.report.results import Results
 from assay.app.report.units import parsed_ranges
+from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.trees import decode
 from assay.proof import verdicts
@@ -35,8 +36,7 @@ def report(options: argparse.Namespace) -> int:
     if options.verdicts and not files:
         raise AssayError(f"there is no verdict in {options.verdict_folder}. Name a folder of KEY.json files.")
     for path in filter(None, (options.out, *asked)):
-        if path.is_dir():
-            raise AssayError(f"{path} is a folder. Name a file.")
+        store.check_target(path)
     found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
     known = page.Known()
     shown = [claim_tables.for_page(verdict) for verdict in found]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,12 +156,19 @@ def train_more(options: argparse.Namespace) -> int:
     others += ["method"] if options.name and catalogue.find_method(options.name)[0] != plan.method else []
     others += ["task"] if options.task and options.task != plan.address != anchored(options.task) else []
     others += ["seeds"] if options.seeds != 1 or options.seed not in (0, plan.seed) else []
-    if others:
+    if others and (options.seeds != 1 or not is_same_run(options, plan, chosen)):
         raise AssayError(f"--more-steps keeps the settings of {options.out}; leave out {', '.join(others)}.")
     with opened_sinks(options, options.out, plan) as sinks:
         mode = Mode.SILENT if options.json else None
         run = resume_run(options.out, more_steps=options.more_steps, sinks=sinks, mode=mode)
     return print_runs([run], options.out, options)
+
+
+def is_same_run(options: argparse.Namespace, plan: Plan, chosen: Mapping[str, Any]) -> bool:
+    """Returns whether the words are those that the run was started with."""
+    name, task = options.name or plan.method, options.task or plan.address or plan.task.name
+    again = make_plan(name, task, seed=options.seed, **chosen)
+    return replace(again, more_steps=plan.more_steps).config() == plan.config()
 
 
 def resume(options: argparse.Namespace) -> int:

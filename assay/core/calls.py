@@ -95,6 +95,8 @@ def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
         return value
     if isinstance(value, SystemExit):
         raise OwnCodeError(f"{what} raised SystemExit({value.code!r}). Remove the call of sys.exit") from value
+    if not isinstance(value, Exception | KeyboardInterrupt):
+        raise OwnCodeError(f"{what} raised {type(value).__name__}: {value}. Raise an Exception") from value
     raise value
 
 

@@ -23,6 +23,8 @@ class Meaning:
     name: str
     words: tuple[str, ...]
     endings: tuple[str, ...]
+    option: str = ""
+    """What sets it where a recipe has no such setting."""
 
 
 MEANINGS = (
@@ -30,6 +32,7 @@ MEANINGS = (
         "the KL coefficient",
         ("kl", "beta", "kl_beta", "kl_coef", "kl_coefficient", "kl_penalty", "init_kl_coef", "kl_loss_coef"),
         ("KlToReference.coefficient", "KlInReward.coefficient", "beta"),
+        "the option --kl adds one",
     ),
     Meaning(
         "the clip range",
@@ -50,6 +53,7 @@ MEANINGS = (
         "the temperature",
         ("temperature", "alpha", "temp"),
         ("temperature.initial", "temperature", "inverse_temperature", "Conservative.weight"),
+        "that of sampled tokens is the option --temperature",
     ),
     Meaning(
         "the batch size",
@@ -145,7 +149,22 @@ def meant(word: str, known: Mapping[tuple[str, ...], Any]) -> str:
             here = [path for path in dict.fromkeys(found) if not path.startswith("before.")] or found
             more = f" and {len(here) - MOST} more" if len(here) > MOST else ""
             paths = " or ".join(f"'{path}'" for path in here[:MOST])
-            return f"For {meaning.name} set {paths}{more}." if here else f"It has no setting for {meaning.name}."
+            lacks = f"It has no setting for {meaning.name}{meaning.option and f'; {meaning.option}'}."
+            return f"For {meaning.name} set {paths}{more}." if here else lacks
+    return ""
+
+
+def option_hint(word: str, options: Iterable[str]) -> str:
+    """Returns a sentence on an option that a command lacks: the option that is near in letters or in meaning, or that
+    it is a setting of recipes; '' if it is none of these.
+    """
+    plain, known = word.lstrip("-").replace("-", "_"), {one.lstrip("-").replace("-", "_"): one for one in options}
+    near = next((place for place, words in ELSEWHERE.items() if plain in words and place in known.values()), None)
+    near = near or known.get(nearest(plain, known) or "")
+    if near:
+        return f" Did you mean {near}?"
+    if "set" in known and any(plain in meaning.words for meaning in MEANINGS):
+        return " It is a setting of recipes, --set PATH=VALUE: assay show METHOD --all lists the paths."
     return ""
 
 

@@ -184,8 +184,8 @@ def coerced(path: str, old: Any, new: Any) -> Any:
             return parsed_number(new, kind)
         if issubclass(kind, tuple):
             inner = type(old[0]) if old else int
-            words = new.strip("() ").split(",") if text else list(new)
-            return tuple(inner(word) for word in words if str(word).strip())
+            words = new.strip("() ").removesuffix(",").split(",") if text else list(new)
+            return tuple(inner(word) for word in words) if words != [""] else ()
     except (TypeError, ValueError):
         wanted = next(words for known, words in KINDS.items() if issubclass(kind, known))
         raise AssayError(f"{path} is {old!r}, so '{new}' has the wrong type. Use {wanted}") from None

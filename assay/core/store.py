@@ -252,6 +252,14 @@ def write_text(path: Path, text: str) -> None:
         _sync_folder(temp.parent)
 
 
+def check_target(path: Path, option: str = "") -> None:
+    """Raises AssayError for a path that is no new or plain file: `write_text` would put a file in its place."""
+    if path.is_dir():
+        raise AssayError(f"{option}{path} is a folder. Name a file.")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise AssayError(f"{option}{path} is a symbolic link or no plain file. Name another file.")
+
+
 def write_json(path: Path, value: JSON) -> None:
     """Writes indented JSON by `write_text`; floats are exact, nan and the infinities are {"$": ["float", "nan"]}."""
     write_text(path, json.dumps(encode(value, "", None), indent=1) + "\n")

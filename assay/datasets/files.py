@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,7 +105,7 @@ def read_npz(path: Path) -> Dataset:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, KeyError) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise AssayError(f"it cannot be read without unpickling ({error}). Write plain arrays") from None
     about, saved = (str(arrays.pop(name)) if name in arrays else None for name in (ABOUT, HASH))
     if "observation" not in arrays and "observations" in arrays:

@@ -113,8 +113,7 @@ def measured_change(
     """Returns the row for values before and after; `paired` if value i of both is of the same start, of which those
     with equal `labels` are not independent; `bounds` is the range of a value.
     """
-    width = None if bounds is None else bounds[1] - bounds[0]
-    ends = None if width is None else (-width, width)
+    ends = widths(bounds)
     if labels is None or not repeats(labels):
         change = inside(difference_interval(after, before, paired=paired, level=level), ends)
     else:
@@ -167,6 +166,11 @@ def by_cluster(sample: Values, labels: ArrayLike) -> Values:
     if (counts == counts[0]).all():
         return np.asarray(sums / counts)
     return np.asarray(mean + (sums - mean * counts) * counts.size / sample.size)
+
+
+def widths(bounds: Bounds) -> Bounds:
+    """Returns the range of a difference of two values of a range."""
+    return None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
 
 
 def inside(estimate: Estimate, bounds: Bounds) -> Estimate:

@@ -25,16 +25,18 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.machine import describe_machine
-from assay.evidence.intervals import Estimate, difference_interval, mean_interval
+from assay.evidence.intervals import Estimate, difference_interval, inside, mean_interval, widths
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.runs import catalogue
 from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.code import code_of, modules_of
+from assay.runs.config import read_config
 from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.own.running import try_rewards
 from assay.runs.pools import Child, Job, Pool, Processes
+from assay.runs.ranges import Range, known_range
 
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds per interim analysis, and the maximum of interim analyses: between 5 and 20 seeds per arm."""
@@ -57,7 +59,7 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
     arms = []
     for name, word in zip(numbered([arm_name(word) for word in words]), words, strict=True):
         pieces = word.split(":")
-        is_variant = len(pieces) > 1 and bool(pieces[1]) and "=" not in pieces[1]
+        is_variant = len(pieces) > 1 and "=" not in pieces[1]
         method, changes = ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
         settings = {}
         for change in filter(None, changes.split(",")):
@@ -243,20 +245,28 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
             pairs = [(one.score, theirs[one.job.seed]) for one in mine if one.job.seed in theirs]
             a, b = np.array(pairs).reshape(-1, 2).T
             is_other = arm.name != first and len(pairs) > 0
+            limits = score_range(mine) if len(mine) > 1 else None  # one seed has no interval
+            gained = inside(difference_interval(a, b, paired=True), widths(limits)) if is_other else None
             found.append(
                 {
                     "arm": arm.name,
                     "task": task,
                     "seeds": len(mine),
                     "failed": sum(one.job.arm == arm.name and one.job.task == task for one in outcome.failures),
-                    "score": vars(mean_interval([one.score for one in mine], binary=False)),
-                    "difference": vars(difference_interval(a, b, paired=True)) if is_other else None,
+                    "score": vars(inside(mean_interval([one.score for one in mine], binary=False), limits)),
+                    "difference": None if gained is None else vars(gained),
                     "improvement": vars(improvement(a, b)) if is_other else None,
                     "seconds": float(np.mean([one.seconds for one in mine])) if mine else None,
                     "decisions": float(np.mean([one.decisions for one in mine])) if mine else None,
                 }
             )
     return found
+
+
+def score_range(found: Iterable[Result]) -> Range | None:
+    """Returns the range of the runs' scores, if their config.json determines it."""
+    paths = (one.job.folder / "config.json" for one in found)
+    return next((known_range(read_config(path)) for path in paths if path.is_file()), None)
 
 
 def improvement(a: np.ndarray, b: np.ndarray) -> Estimate:

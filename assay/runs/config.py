@@ -80,8 +80,8 @@ def precision_of(name: str) -> torch.dtype | None:
 def differing(folder: Path, config: Mapping[str, Any]) -> str:
     """Returns where the config of a plan differs from the one in a run folder."""
     ignored = (
-        "fingerprint", "machine", "assay", "save_every", "cadence", "more_steps", "ranks", "sharded", "base_files",
-        "accepted_code",
+        "fingerprint", "machine", "assay", "save_every", "held_out", "cadence", "more_steps", "ranks", "sharded",
+        "base_files", "accepted_code",
     )  # fmt: skip
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}

@@ -132,6 +132,7 @@ class Plan:
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
+            "held_out": evaluation.num_starts(self.task, self.num_starts),
             **self.placement.processes,
             "assay": __version__,
             **({"more_steps": self.more_steps} if self.more_steps else {}),

@@ -20,6 +20,7 @@ from assay.evidence.intervals import Change, Estimate, measured_change
 from assay.runs import plot
 from assay.runs.deploy import with_predict
 from assay.runs.progress import Noted
+from assay.runs.ranges import range_of
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Run:
     def change(self) -> Change:
         """Returns before, after, and the paired change on the same held-out starts; a prompt counts once."""
         both, same = (self.scores_before, self.scores_after), evaluation.labels(self.task, len(self.scores_after))
-        return measured_change("held-out score", *both, paired=True, labels=same, bounds=self.task.spec.scores)
+        return measured_change("held-out score", *both, paired=True, labels=same, bounds=range_of(self.task))
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """Returns (steps, values) of one metric."""

@@ -173,6 +173,11 @@ def test_failed_and_missing_runs_are_in_the_rows_and_not_in_the_scores(tmp_path:
     assert (row["seeds"], row["finished"], row["missing"]) == (3, 1, [2])
     assert [(one["seed"], one["reason"]) for one in row["failed"]] == [(1, "out of memory")]
     assert row["scores"] == [0.5]
+    facts = json.loads((tmp_path / "runs" / "comparison.json").read_text())
+    facts["runs"] = [{"arm": "grpo", "task": "sorting-5", "seed": seed} for seed in range(4)]
+    (tmp_path / "runs" / "comparison.json").write_text(json.dumps(facts))
+    row = page.gather([tmp_path / "runs"])["comparison"]["rows"][0]
+    assert (row["arm"], row["seeds"], row["missing"]) == ("grpo", 4, [3]), "the folder of a finished run was removed"
     for method, seeds in (("grpo", (0, 1, 2)), ("ppo", (0, 2)), ("rloo", (7,))):
         for seed in seeds:
             make_run(tmp_path / "free" / method / f"seed-{seed}", method, seed=seed)

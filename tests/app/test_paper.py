@@ -16,8 +16,9 @@ import pytest
 from assay.app.cli import main
 from assay.app.report import page, paper
 from assay.app.report.figures import save_figures
-from assay.app.report.units import held_out, known_range, parsed_ranges
+from assay.app.report.units import held_out, parsed_ranges
 from assay.core.errors import AssayError
+from assay.runs.ranges import known_range
 from tests.app.test_page import HOSTILE, make_comparison, make_run
 
 NASTY = 'a_b & 50% #1 $x^2$ {y} ~z \\input{/etc/passwd} <|"> --- ü λ\x00'
@@ -184,6 +185,9 @@ def test_ranges_and_held_out_starts_are_those_of_the_config() -> None:
     assert known_range({"task_settings": {"items": {"part": "MyOwn"}}}) is None, "a user's verifier may give anything"
     assert known_range(cartpole) == (0.0, 500.0)
     assert known_range(vocabulary) is None
-    assert [held_out(one) for one in (vocabulary, cartpole, {"task_settings": {"num_held_out": 1000}})] == [
-        "256 prompts", "20 episodes", "1,000 episodes"]  # fmt: skip
+    rewarded = {"items": {"part": "Files"}, "scorer": {"part": "OwnRewards"}}
+    assert known_range({"task_settings": rewarded}) is None, "own rewards may give anything"
+    assert known_range({"task_settings": rewarded | {"scorer": None}}) == (0.0, 1.0)
+    told = [vocabulary, cartpole, cartpole | {"held_out": 1000}, vocabulary | {"held_out": 4}]
+    assert [held_out(one) for one in told] == ["256 prompts", "20 episodes", "1,000 episodes", "4 prompts"]
     assert parsed_ranges(["a=b=-1:2.5"]) == {"a=b": (-1.0, 2.5)}

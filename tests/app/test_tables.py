@@ -14,6 +14,8 @@ from assay.app.report.units import effect_unit, effect_words
 from assay.core.settings import describe
 from assay.evidence.intervals import Estimate, mean_interval
 from assay.runs import catalogue
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.language.addition import addition
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +64,17 @@ def test_effects_have_units_and_shares_are_percentage_points() -> None:
 
 
 def test_several_seeds_have_a_row_over_seeds() -> None:
-    runs = [SimpleNamespace(before=Estimate(low, 0, 1, 20), after=Estimate(high, 0, 1, 20)) for low, high in
-            ((0.1, 0.5), (0.2, 0.4), (0.3, 0.9))]  # fmt: skip
+    runs = [SimpleNamespace(before=Estimate(low, 0, 1, 20), after=Estimate(high, 0, 1, 20), task=pendulum())
+            for low, high in ((0.1, 0.5), (0.2, 0.4), (0.3, 0.9))]  # fmt: skip
     row = tables.over_seeds(runs)
     assert row.name == "over 3 seeds"
     assert row.after == mean_interval([0.5, 0.4, 0.9], binary=False)
     assert row.change.value == pytest.approx(0.4)
     expected = mean_interval([0.4, 0.2, 0.6], binary=False)
     assert (row.change.low, row.change.high) == pytest.approx((expected.low, expected.high)), "seed by seed"
+    assert row.after.high > 1.0
+    row = tables.over_seeds([SimpleNamespace(**vars(run) | {"task": addition(1)}) for run in runs])
+    assert (row.after.high, row.before.low, row.change.high) == (1.0, 0.0, pytest.approx(expected.high))
 
 
 def test_train_prints_the_row_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

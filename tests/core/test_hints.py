@@ -87,6 +87,8 @@ def test_what_a_recipe_lacks_is_said_and_nothing_else_is_suggested() -> None:
 
 
 def test_what_is_no_setting_is_said_where_it_is() -> None:
+    assert "the option --kl adds one" in said(RECIPES["grpo"], "kl")
+    assert "the option --temperature" in said(RECIPES["grpo"], "temperature")
     assert "'seed' is the option --seed." in said(RECIPES["ppo"], "seed")
     assert "'max_tokens' is the option --max-tokens." in said(RECIPES["grpo"], "max_tokens")
 

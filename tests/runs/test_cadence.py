@@ -107,6 +107,22 @@ def test_a_finished_run_trains_on_and_its_first_steps_are_those_it_had(tmp_path:
     assert run.resume(folder, more_steps=1, mode=Mode.SILENT).curves[-1]["step"] == 8
 
 
+def test_the_words_of_a_finished_run_with_more_steps_train_it_further(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    words = ["train", "reinforce", "--task", "bandit", "--steps", "2", "--set", "rollout.num_starts=2", "--keep", "1"]
+    assert cli.main([*words, "--out", str(folder), "--json"]) == 0
+    for last in (3, 4):
+        assert cli.main([*words, "--out", str(folder), "--more-steps", "1", "--json"]) == 0
+        assert read_metrics(folder)[-1]["step"] == last
+    assert cli.main(["train", "--out", str(folder), "--more-steps", "1", "--json"]) == 0, "the folder is enough"
+    capsys.readouterr()
+    assert cli.main([*words, "--out", str(folder), "--more-steps", "1", "--keep", "3"]) == 2
+    assert "--more-steps keeps the settings of" in capsys.readouterr().err
+    assert read_metrics(folder)[-1]["step"] == 5
+
+
 def test_schedules_stay_at_their_last_value_in_added_steps(tmp_path: Path) -> None:
     seen = []
     trained(tmp_path / "run")

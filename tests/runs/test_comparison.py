@@ -8,18 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from assay.app.report import comparison as shown
+from assay.core import store
 from assay.core.errors import AssayError
 from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Result, result_of, run_jobs
 from assay.runs.options import EnvironmentOptions, RunOptions
+from assay.runs.plan import make_plan
 from assay.runs.pools import Job
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -99,6 +102,22 @@ def test_identical_arms_differ_by_nothing() -> None:
     assert first["difference"] is None
     assert second["difference"]["value"] == second["difference"]["low"] == second["difference"]["high"] == 0.0
     assert second["improvement"]["value"] == 0.5
+
+
+def test_intervals_stay_inside_the_range_that_the_configs_determine(tmp_path: Path) -> None:
+    outcome = outcome_of({"a": [], "b": []})
+    for arm, scores in {"a": [0.9, 1.0, 0.2], "b": [0.05, 0.0, 0.1]}.items():
+        for seed, score in enumerate(scores):
+            outcome.add(replace(result(arm, seed, score), job=Job(arm, "t", seed, tmp_path / arm, "grpo")))
+    before = comparison.rows(outcome)
+    assert before[0]["score"]["high"] > 1.0
+    assert before[1]["difference"]["low"] < -1.0
+    trained = make_plan("grpo", "sorting-3").config()
+    for arm in "ab":
+        store.write_json(tmp_path / arm / "config.json", trained)
+    first, second = comparison.rows(outcome)
+    assert (first["score"]["high"], second["score"]["low"], second["difference"]["low"]) == (1.0, 0.0, -1.0)
+    assert second["score"]["high"] == before[1]["score"]["high"], "what is inside stays as it is"
 
 
 def test_differences_are_paired_by_seed_whatever_the_order_of_arrival() -> None:

@@ -121,11 +121,13 @@ def test_a_control_task_has_no_completions_to_reward(file: str) -> None:
 
 def test_prompts_without_answers_are_enough_for_a_reward(file: str, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(f'{{"prompt": "Say {k}."}}\n' for k in range(30)))
+    prompts.write_text("".join(f'{{"prompt": "Say {k}.", "tests": [{k}, {{"a": 1}}]}}\n' for k in range(30)))
     options = RunOptions(own=OwnOptions(reward=(f"{file}:long",)))
     plan = make_plan("grpo", str(prompts), options=options)
     assert isinstance(plan.task, PromptTask)
     assert plan.warmup == 0
-    assert plan.task.items.item(0, 0).answer == ""
+    item = plan.task.items.item(0, 0)
+    assert item.answer == ""
+    assert item.facts["tests"] == [int(item.prompt[4:-1]), {"a": 1}], "any field of a row is a column of rewards"
     with pytest.raises(AssayError, match="has no field 'answer'"):
         make_plan("grpo", str(prompts))

@@ -12,7 +12,10 @@ import pytest
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, InfraFault, Score
+from assay.core.record import Draw, Experience, InfraFault, Score
+from assay.core.slots import Scene
+from assay.engine import evaluation
+from assay.parts.curricula.in_order import next_starts
 from assay.playing import text
 from assay.runs.own.tools import schema_of, tools_of
 from assay.tasks.adapters.pretrained import with_model
@@ -114,6 +117,10 @@ def test_results_are_context_and_the_answer_is_rewarded(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps({"prompt": f"Note {k}?", "answer": f"yes {k}"}) + "\n" for k in range(30)))
     task = with_tools(textfile(str(file)), [TOOL], max_calls=2, seconds=1.0)
     assert task.num_training + task.num_testing == 30
+    assert evaluation.num_starts(task) == task.num_testing, "no held-out row is scored twice"
+    assert evaluation.labels(task, 2 * task.num_testing).max() < task.num_testing, "and equal prompts count once"
+    rows = next_starts(Scene(task, {}, Draw(0)), {"next": 0}, task.num_training).tolist()
+    assert sorted(rows) == list(range(task.num_training)) != rows, "a pass is shuffled"
     item = task.partner.item(0, 0)
     played = talk(task, [call(query="cats"), item.answer])
     judged = task.judge(played, 0)

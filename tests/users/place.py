@@ -115,6 +115,8 @@ def none_always(completions, **columns): return [None for _ in completions]
 def matrix(completions, **columns): return [[1.0] for _ in completions]
 def infinite(completions, **columns): return [float("inf") for _ in completions]
 def recurses(completions, **columns): return recurses(completions)
+class Beyond(BaseException): pass
+def beyond(completions, **columns): raise Beyond("far")
 """
 TOOLS = '''
 VALUE = 3
@@ -191,6 +193,7 @@ FILES: dict[str, str | bytes] = {
     "data/torn.safetensors": b'\x10\0\0\0\0\0\0\0{"a":',
     "data/torn.hdf5": b"\x89HDF\r\n\x1a\n\0\0",
     "data/good.txt": "x",
+    "data/zip.npz": b"PK\x03\x04torn",
     "journals/torn/trials.jsonl": '{"a": \n{"b":1}\n',
     "journals/other/trials.jsonl": '{"x": 1}\n{"y": 2}\n',
     **{f"rows/{name}.jsonl": text for name, text in ROWS.items()},
@@ -236,6 +239,7 @@ def make_data(folder: Path) -> None:
         "outside": {"actions": flat[:, None] + 900},
         "terminals": {"terminals": flat + 0.5},
         "two_terminals": {"terminals": np.zeros((number, 2))},
+        "scalar": {"rewards": np.float32(1.0)},
         "no_rows": {name: column[:0] for name, column in columns.items()},
     }
     for name, change in changes.items():

@@ -51,6 +51,7 @@ def read_plans(folders: Sequence[Path], runs: Sequence[Run]) -> Plans:
         names |= {folder / plain_name(name): name for name in arm_names(facts)}
         tasks += [str(task)[:200] for task in listed(facts.get("tasks"))]
         absent += [one for kind in ("failures", "missing") for one in absent_runs(facts.get(kind))]
+        absent += [one for one in absent_runs(facts.get("runs")) if not run_folder(folder, one).is_dir()]
         decisions += [one for one in listed(facts.get("decision")) if isinstance(one, Mapping)]
     return Plans(names, tuple(dict.fromkeys(tasks)), tuple(absent), tuple(decisions))
 
@@ -81,6 +82,11 @@ def absent_runs(found: Any) -> list[Absent]:
         for one in listed(found)
         if isinstance(one, Mapping) and is_count(one.get("seed"))
     ]
+
+
+def run_folder(folder: Path, one: Absent) -> Path:
+    """Returns where a comparison has a run."""
+    return folder / plain_name(one.arm) / plain_name(one.task) / f"seed-{one.seed}"
 
 
 def in_order(runs: Sequence[Run], plans: Plans) -> list[Run]:

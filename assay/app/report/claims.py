@@ -76,7 +76,8 @@ def with_state(verdict: str, state: str | None) -> Text:
 
 def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None = None) -> Table:
     """Returns a table of a method's claims; `states` by claim are shown if a verdict does not fit."""
-    title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), word(verdict["verdict"]))
+    decided = word(verdict["verdict"]) if verdict["claims"] else "none"
+    title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), decided)
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("verdict", "claim", "found", "expected"):
         table.add_column(heading, overflow="fold")
@@ -84,7 +85,7 @@ def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None =
         shown = with_state(claim["verdict"], (states or {}).get(claim["name"]))
         table.add_row(shown, Text(claim["name"]), Text(found(claim)), Text(expected(claim)))
     if not verdict["claims"]:
-        table.add_row("", "no claims yet")
+        table.add_row("", "it states no claims: add CLAIMS or METHOD.claims to its file")
     if verdict.get("file"):
         table.caption, table.caption_justify = Text(f"written to {verdict['file']}", style="dim"), "left"
     return table

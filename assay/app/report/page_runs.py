@@ -31,6 +31,7 @@ NOT_SETTINGS = (
     "assay",
     "save_every",
     "evaluate_every",
+    "held_out",
     "cadence",
 )
 LARGEST_CONFIG = 64 * 2**20

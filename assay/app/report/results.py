@@ -20,17 +20,17 @@ import numpy as np
 
 from assay.app.report.arms import Absent, Plans, without_result
 from assay.app.report.page_runs import Run
-from assay.app.report.units import held_out, known_range, score_words
+from assay.app.report.units import held_out, score_words
 from assay.evidence.curves import performance_profile
-from assay.evidence.intervals import Estimate, Values, difference_interval, mean_interval
+from assay.evidence.intervals import Estimate, Values, difference_interval, inside, mean_interval, widths
 from assay.evidence.scores import Resampling, improvement_of, iqm_of, mean_of, median_of, optimality_gap_of
+from assay.runs.ranges import Range, known_range
 
 THRESHOLDS, RESAMPLES, MOST_PAIRS = 61, 2000, 45
 """Points of a profile, resamples of an interval, and the most pairs of arms that get one."""
 FEWEST_PAIRS, FEWEST_RUNS = 5, 3
 """With fewer seeds a bootstrap interval of a probability of improvement, or of an aggregate, is too narrow to show."""
 Scores: TypeAlias = "dict[str, dict[str, dict[int, float]]]"  # task -> arm -> seed -> score
-Range: TypeAlias = tuple[float, float]
 ALL_TASKS = ""
 """The task of what is over all tasks."""
 
@@ -124,12 +124,13 @@ def row(results: Results, task: str, arm: str, scores: Mapping[str, Mapping[int,
     ] + [{"run": "", "seed": one.seed, "reason": one.reason} for one in absent if one.reason]
     a, b, is_paired = matched(scores[arm], scores[first])
     is_other = arm != first and bool(len(a) and len(b))
+    limits = known_range(results.config(task)) if len(values) > 1 else None  # one seed has no interval
     return {
         "arm": arm,
         "task": task,
-        **ends(mean_interval(values, binary=False), "estimate"),
+        **ends(inside(mean_interval(values, binary=False), limits), "estimate"),
         "scores": values,
-        "difference": ends(difference_interval(a, b, paired=is_paired)) if is_other else None,
+        "difference": ends(inside(difference_interval(a, b, paired=is_paired), widths(limits))) if is_other else None,
         "improvement": ends(better(a, b, is_paired)) if is_other else None,
         "over": first,
         "seconds": average([run.seconds for run in counted]),

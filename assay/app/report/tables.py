@@ -15,8 +15,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from assay.core.errors import AssayError
-from assay.evidence.intervals import Change, Series, mean_interval
+from assay.evidence.intervals import Change, Series, inside, mean_interval, widths
 from assay.runs.plot import curve, learning_curve
+from assay.runs.ranges import range_of
 from assay.runs.terminal import Curve, before_after
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
 def over_seeds(runs: Sequence[Any]) -> Change:
     """Returns the row over seeds: each seed's mean score is one value, and its change is paired."""
     before, after = (np.array([getattr(run, name).value for run in runs]) for name in ("before", "after"))
-    first, last, change = (mean_interval(values, binary=False) for values in (before, after, after - before))
+    limits = range_of(runs[0].task)
+    first, last = (inside(mean_interval(values, binary=False), limits) for values in (before, after))
+    change = inside(mean_interval(after - before, binary=False), widths(limits))
     return Change(f"over {len(runs)} seeds", first, last, change)
 
 

@@ -12,12 +12,7 @@ from assay.core.errors import AssayError
 from assay.engine.evaluation import EPISODES, PROMPTS
 from assay.evidence.intervals import Estimate, formatted
 from assay.runs import catalogue
-
-UNIT_ITEMS = (
-    "Addition", "Countdown", "GraphPath", "Judging", "Lookup", "Mixture", "Needle", "ProxyStrings", "Refusing",
-    "Scratch", "Sorting", "TextFile", "Thinking", "TwoFiles",
-)  # fmt: skip
-"""Prompts of this package whose verifier gives 0 to 1; that of a user's own file may give anything."""
+from assay.runs.ranges import known_range, value_at
 
 METRIC_UNITS = {
     "entropy": "nats", "kl_to_old": "nats", "kl_to_reference": "nats", "kl": "nats", "length": "decisions",
@@ -28,33 +23,11 @@ METRIC_UNITS = {
 """Units of the metrics that have one; the others are numbers of a loss or of a method."""
 
 
-def inside(config: Mapping[str, Any], *path: str) -> Any:
-    """Returns the value at a path of a config, or None."""
-    found: Any = config
-    for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
-
-
 def is_language(config: Mapping[str, Any]) -> bool:
     """Returns whether decisions are tokens: the task's actions are a vocabulary, or it has prompts or a tokenizer."""
     task = config.get("task_settings")
     known = isinstance(task, Mapping) and bool({"items", "vocabulary", "tokenizer", "alphabet"} & set(task))
-    return known or inside(config, "task_settings", "spec", "action", "part") == "Vocabulary"
-
-
-def known_range(config: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Returns the lowest and the highest possible score if the config determines them: verifiers of this package give
-    0 to 1, CartPole pays 1 for each step. None for any other task.
-    """
-    task, horizon = config.get("task_settings"), inside(config, "task_settings", "spec", "horizon")
-    if inside(config, "task_settings", "items", "part") in UNIT_ITEMS or inside(task or {}, "part") == "PairsTask":
-        return 0.0, 1.0
-    is_cartpole = inside(config, "task_settings", "dynamics", "part") == "CartPole" or config.get("task") in (
-        "CartPole-v0",
-        "CartPole-v1",
-    )
-    return (0.0, float(horizon)) if is_cartpole and is_count(horizon) and horizon else None
+    return known or value_at(config, "task_settings", "spec", "action", "part") == "Vocabulary"
 
 
 def parsed_ranges(words: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -80,16 +53,13 @@ def score_words(config: Mapping[str, Any]) -> str:
 
 
 def held_out(config: Mapping[str, Any]) -> str:
-    """Returns on how many held-out starts a score is measured: '256 prompts', '20 episodes'."""
-    task = config.get("task_settings")
-    own, regimes = inside(task or {}, "num_held_out"), inside(task or {}, "regimes")
-    if is_count(own):
-        return f"{own:,} episodes"
-    if inside(task or {}, "part") == "PairsTask":
-        return "64 preference pairs"
-    if isinstance(regimes, list):
-        return f"{EPISODES * len(regimes)} episodes"
-    return f"{PROMPTS} prompts" if is_language(config) else f"{EPISODES} episodes"
+    """Returns on how many held-out starts a score is measured: '256 prompts', '20 episodes'; the defaults for runs of
+    earlier versions, which do not record it.
+    """
+    is_pairs = value_at(config, "task_settings", "part") == "PairsTask"
+    kind = "preference pairs" if is_pairs else "prompts" if is_language(config) else "episodes"
+    number = config.get("held_out")
+    return f"{number if is_count(number) else PROMPTS if kind != 'episodes' else EPISODES:,} {kind}"
 
 
 # ---------------------------------------------------------------------------------------------------- effects of claims

@@ -210,6 +210,8 @@ def make_server(folder: Path, host: str = "127.0.0.1", port: int = 8000, names: 
 
 def bound(make: Callable[[], Bound], host: str, port: int) -> Bound:
     """Returns the server that `make` binds to an address; AssayError if it cannot."""
+    if not host:
+        raise AssayError("--host is empty. Use an address such as 127.0.0.1.")
     if not 0 <= port < 65536:
         raise AssayError(f"--port is {port}. Use a number from 0 to 65535.")
     try:

@@ -87,7 +87,15 @@ def add_group(parser: argparse.ArgumentParser, group: type[Group]) -> None:
         if kind is tuple:
             place.add_argument(flag(one.name), action="append", default=[], **told)
         else:
-            place.add_argument(flag(one.name), type=kind, default=one.default, **told)
+            read, default = (given_text, argparse.SUPPRESS) if one.default == "" else (kind, one.default)
+            place.add_argument(flag(one.name), type=read, default=default, **told)
+
+
+def given_text(word: str) -> str:
+    """Returns a word of the command line; an empty one, as of a shell variable that is not set, is an error."""
+    if not word:
+        raise argparse.ArgumentTypeError("it is empty. Leave it out, or give a value.")
+    return word
 
 
 def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType:

@@ -80,6 +80,8 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
             f"it has no '{missing[0]}' (it has: {', '.join(sorted(flat)) or 'nothing'}), so it is not D4RL's layout"
         )
     columns = {ours: np.asarray(flat[name]) for name, ours in D4RL.items() if name in flat}
+    if single := [name for name, column in columns.items() if not column.ndim]:
+        raise AssayError(f"'{single[0]}' is a single number. It needs one row for each decision")
     rows = len(columns["terminal"])
     odd = [name for name, column in columns.items() if len(column) != rows]
     if odd:

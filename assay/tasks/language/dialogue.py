@@ -283,6 +283,10 @@ class DialogueTask:
         """Returns the start at each place of the run's order; the ordinals if prompts are generated."""
         return ordinals if self.rows is None else self.rows.order(ordinals, draw)
 
+    def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the prompt of each start; of a game the whole item, whose secret the prompt does not tell."""
+        return [item.prompt if self.rows is not None else repr(item) for item in self.items_of(starts, split)]
+
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals."""
         return [self.partner.item(ordinal, split) for ordinal in starts.tolist()]

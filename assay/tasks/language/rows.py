@@ -18,7 +18,7 @@ MAX_LINE = 1 << 24
 
 
 class Row(NamedTuple):
-    """One line: its place, for messages, the texts that were read, and other fields that are text or numbers."""
+    """One line: its place, for messages, the texts that were read, and other fields (see `is_fact`)."""
 
     where: str
     fields: tuple[str, ...]
@@ -52,7 +52,11 @@ def rows_of(path: str | Path, read: Reader, used: Sequence[str]) -> tuple[list[R
 
 
 def is_fact(value: object) -> bool:
-    """Returns whether a field can be a fact of its prompt: a text, a number, true or false."""
+    """Returns whether a field can be a fact of its prompt: text, finite numbers, true or false, and lists and objects
+    of them.
+    """
+    if isinstance(value, list | dict):
+        return all(map(is_fact, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
