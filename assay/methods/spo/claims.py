@@ -85,17 +85,27 @@ def wrong_chains(recipe: Recipe) -> float:
         for row in rows:
             wrong += found.context["tokens"][row][: len(before)].tolist() != before
             wrong += int(found.mask[row].nonzero()[0]) != len(before) or not bool(found.terminal[row].any())
-    ends = found.branch[probe].tolist()
-    for start in range(2):  # no two episodes of a start share random numbers
-        own = samples[probe & (starts == start)].tolist()
-        wrong += len(set(own)) != len(own) or min(own) < 8
     wrong += len(cuts) != places + 2  # the nodes of two starts and all cuts differ
-    ours = [found.branch[~probe & (starts == start)] for start in range(2)]
-    wrong += int(ours[0].max()) >= int(found.parent[starts == 1].min())  # whatever their lengths
-    wrong += max(ends) >= 0 or int(found.parent.min()) < 0  # the end of a probe is no node
     (short,), _, _ = probes.gathered(recipe, replace(task, max_tokens=8), starts=8)
     wrong += not bool(short.mask.any(1).all())  # an answer that ends at a cut has no empty segment after it
-    return wrong + float(int(probe.sum()) != 4 * len(cuts) or len(set(ends)) != len(ends)) + float(longest < 3)
+    return wrong + wrong_labels(found) + float(int(probe.sum()) != 4 * len(cuts)) + float(longest < 3)
+
+
+def wrong_labels(found: Experience) -> float:
+    """Returns what is wrong with the nodes and random numbers of two starts: two probes share an end or random numbers,
+    an end is a node, or the nodes of both starts would meet in longer chains.
+    """
+    probe, starts, samples = found.column("probe"), found.column("start"), found.column("sample")
+    parent, branch = found.parent, found.branch
+    assert parent is not None
+    assert branch is not None
+    ends = branch[probe].tolist()
+    wrong = float(len(set(ends)) != len(ends) or max(ends) >= 0 or int(parent.min()) < 0)
+    wrong += int(branch[~probe & (starts == 0)].max()) >= int(parent[starts == 1].min())
+    for start in range(2):
+        own = samples[probe & (starts == start)].tolist()
+        wrong += len(set(own)) != len(own) or min(own) < 8
+    return wrong
 
 
 def accepted(recipe: Recipe) -> float:
