@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +15,7 @@ from assay.ops import random
 from assay.ops.decoded import Stop, Written
 from assay.playing import text
 from assay.playing.decoding import decode_together, neighbours, same_texts
-from assay.playing.narrowing import LOGP_MODEL
+from assay.playing.narrowing import LOGP_MODEL, Narrowing, unwrapped
 
 
 @torch.no_grad()
@@ -39,8 +38,11 @@ def complete(
     (terminal and truncated).
     """
     seeds, ends = random.hashed(draw, starts, samples), Ends(max_tokens, vocabulary, stop)
-    remote = isinstance(actor, Remote)
-    written = (actor.answers if remote else partial(answers, actor))(prompts, starts, seeds, ends, greedy=greedy)
+    inner, narrowing = unwrapped(actor)
+    if isinstance(inner, Remote):
+        written = inner.answers(prompts, starts, seeds, ends, greedy=greedy, narrowing=narrowing)
+    else:
+        written = answers(actor, prompts, starts, seeds, ends, greedy=greedy)
     return as_experience(prompts, written, vocabulary, starts, samples)
 
 
@@ -59,18 +61,36 @@ class Remote(Protocol):
     """An actor whose tokens another process samples, by the rules of `answers`."""
 
     def answers(
-        self, prompts: Sequence[Sequence[int]], starts: np.ndarray, seeds: np.ndarray, ends: Ends, *, greedy: bool
+        self,
+        prompts: Sequence[Sequence[int]],
+        starts: np.ndarray,
+        seeds: np.ndarray,
+        ends: Ends,
+        *,
+        greedy: bool,
+        narrowing: Narrowing = Narrowing(),
+        since: np.ndarray | None = None,
     ) -> Written:
-        """Returns a completion of each prompt."""
+        """Returns a completion of each prompt, drawn with these sampling parameters."""
 
 
 @torch.no_grad()
 def answers(
-    actor: Any, prompts: Sequence[Sequence[int]], starts: np.ndarray, seeds: np.ndarray, ends: Ends, *, greedy: bool
+    actor: Any,
+    prompts: Sequence[Sequence[int]],
+    starts: np.ndarray,
+    seeds: np.ndarray,
+    ends: Ends,
+    *,
+    greedy: bool,
+    since: np.ndarray | None = None,
 ) -> Written:
-    """Returns a completion of each prompt; its token at time t comes from the uniform number of (seed, t)."""
+    """Returns a completion of each prompt; its token at time t comes from the uniform number of (seed, t). Time begins
+    at 0, or at `since` for each row.
+    """
     order, distinct, repeats = neighbours(of_one_prompt(prompts, starts))
-    words = random.hashed_after(seeds[:, None], np.arange(ends.max_tokens)[None])
+    first = np.zeros(len(prompts), dtype=np.int64) if since is None else since
+    words = random.hashed_after(seeds[:, None], first[:, None] + np.arange(ends.max_tokens)[None])
     uniform = None if greedy else random.as_open_float32(random.as_uniform(words))
     given, rows = [list(prompts[i]) for i in distinct], torch.tensor(order)
     return decode_together(actor, given, repeats, rows, uniform, ends.max_tokens, ends.vocabulary, ends.stop)

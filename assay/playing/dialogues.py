@@ -2,7 +2,7 @@
 
 With the actor's own cache all rows advance by one token at a time: a row with a pending reply is fed the reply's
 tokens while the others decide. With a sampler (on a GPU) a turn is a call of its session: replies are read at once,
-and rows keep their pages from turn to turn.
+and rows keep their pages from turn to turn. So is a turn of a remote actor a call, with all tokens so far.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from assay.core.record import Draw, Experience
 from assay.core.spaces import Vocabulary
 from assay.ops import random
 from assay.playing import decoding
+from assay.playing.completions import Remote
 from assay.playing.decoding import COMPACT_BELOW, drawn, neighbours, same_texts
 from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing, unwrapped
+from assay.playing.remote import RemoteSession
 from assay.playing.turns import Answer, Conversations, Limits, utterances
 from assay.playing.versions import versioned
 
@@ -61,7 +63,10 @@ def converse(
     numbers = random.uniform(draw, starts[:, None], samples[:, None], times)
     uniform = None if greedy else random.as_open_float32(numbers)
     inner, narrowing = unwrapped(actor)
-    opened: Session | None = None
+    opened: Session | RemoteSession | None = None
+    if isinstance(inner, Remote):
+        seeds, elapsed = random.hashed(draw, starts, samples), talks.elapsed.numpy()
+        opened = RemoteSession(inner, starts[order], seeds[order], elapsed[order], vocabulary)
     if decoding.is_on_gpu(inner):
         from assay import sampling  # here, so that a run on a CPU loads no kernel
 
@@ -94,7 +99,7 @@ class Since:
 
 
 def talked(
-    session: Session,
+    session: Session | RemoteSession,
     rows: Tensor,
     uniform_BN: Tensor | None,
     talks: Conversations,

@@ -82,14 +82,19 @@ def check_pieces(options: GatherOptions, placement: Placement, starts: int) -> N
 
 def check_served(asked: str, lag: int, recipe: Recipe) -> None:
     """Raises AssayError for a recipe whose rows a server cannot sample."""
-    if any(isinstance(part, Narrowing) and part.changes for part in walked(recipe.rollout)):
-        raise AssayError(f"{asked}, but the rollout changes the policy's distribution. Use temperature 1, all tokens.")
     if lag and (read := [name for part in recipe.rewards for name in part.models]):
         raise AssayError(f"{asked} and --lag is {lag}, but a reward reads '{read[0]}' while it trains. Use --lag 0.")
 
 
 def check_foreign(url: str, recipe: Recipe) -> None:
-    """Raises AssayError for a recipe without a correction for a server whose kernels are not the learner's."""
+    """Raises AssayError for a recipe without a correction for a server whose kernels are not the learner's, and for one
+    whose sampling parameters change the distribution: such a server tells the model's log-probabilities alone.
+    """
+    if any(isinstance(part, Narrowing) and part.changes for part in walked(recipe.rollout)):
+        raise AssayError(
+            f"--server {url} is not 'assay serve', which alone tells log-probabilities after temperature, top-k, top-p "
+            "and min-p. Serve with it, or use temperature 1 and all tokens."
+        )
     for stage in recipe.stages:
         if stage.objective and not has_ratio(stage):
             raise AssayError(

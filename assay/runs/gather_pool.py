@@ -34,6 +34,7 @@ from assay.runs.sampler import NO_FLIGHT, Answering, Asked, Found, Hand, Here, K
 from assay.runs.servers import Published, Served, Server, ServerHand, as_rows, probes, scored_logp
 from assay.runs.signals import STOPS, end_with
 from assay.runs.weights import SameMemory, WeightFiles, Weights
+from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.prompts import PromptTask
 
 FOLDER = ".weights"
@@ -211,8 +212,8 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
 def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Callable[[str], Hand], Callable[[], None]]:
     """Returns the weights of servers, the function that makes one a worker by name, and one that checks them all."""
     recipe, vocabulary = plan.recipe, plan.task.spec.action
-    if not isinstance(plan.task, PromptTask) or not isinstance(vocabulary, Vocabulary):
-        raise AssayError(f"--server completes prompts of one turn; '{plan.task.name}' has none. Remove --server.")
+    if not isinstance(plan.task, PromptTask | DialogueTask) or not isinstance(vocabulary, Vocabulary):
+        raise AssayError(f"--server answers prompts and dialogues; '{plan.task.name}' has none. Remove --server.")
     rows = as_rows(probes(vocabulary), vocabulary)
 
     def score() -> Tensor:

@@ -35,6 +35,7 @@ from assay.ops import random
 from assay.ops.decoded import Written
 from assay.playing import text
 from assay.playing.completions import Ends
+from assay.playing.narrowing import Narrowing
 from assay.runs.sampler import Asked, Found, Hand, Lost, Sampler
 from assay.runs.weights import WeightFiles, Weights
 
@@ -49,6 +50,9 @@ NEAR, NEAR_FOREIGN = 1e-3, 5e-2
 """Largest mean gap of probe log-probabilities on `assay serve`, and elsewhere, where kernels may be in bfloat16."""
 NOISE = 10.0
 """A later gap may be this many times the smallest so far, plus 1e-5: where kernels agree, small updates are seen."""
+LOGP = "logprob_model"
+"""The entry of `assay serve` beside `logprob`, which is that of the tokens' own distribution: the model's own."""
+Row = tuple[list[int], list[float], list[float], bool]
 SAME = "Serve the model of this run: 'assay serve RUN' with a run of the same method and settings, or vLLM 0.32"
 
 
@@ -179,31 +183,47 @@ class Server:
 
     # ------------------------------------------------------------------------------------------------ rows
     def answers(
-        self, prompts: Sequence[Sequence[int]], starts: np.ndarray, seeds: np.ndarray, ends: Ends, *, greedy: bool
+        self,
+        prompts: Sequence[Sequence[int]],
+        starts: np.ndarray,
+        seeds: np.ndarray,
+        ends: Ends,
+        *,
+        greedy: bool,
+        narrowing: Narrowing = Narrowing(),
+        since: np.ndarray | None = None,
     ) -> Written:
         """Returns a completion of each prompt, sampled by the server: `Remote`."""
-        rows: list[tuple[list[int], list[float], bool]] = []
+        rows: list[Row] = []
+        shared = sampling_params(ends, greedy, narrowing)
+        when = np.zeros(len(prompts), dtype=np.int64) if since is None else since
         for first in range(0, len(prompts), ROWS):
             some = slice(first, first + ROWS)
-            bodies = requests(prompts[some], starts[some].tolist(), seeds[some].view(np.int64).tolist(), ends, greedy)
-            rows += [self.row(told, ends) for told in self.together(bodies)]
+            bodies = requests(prompts[some], starts[some], seeds[some], when[some], shared)
+            rows += [self.row(told, ends, LOGP if narrowing.changes else "") for told in self.together(bodies)]
         self.confirm()
         size = len(rows), ends.max_tokens
-        tokens, logp = torch.full(size, ends.vocabulary.pad), torch.zeros(size)
-        for place, (own, values, _) in enumerate(rows):
+        tokens, logp, model = torch.full(size, ends.vocabulary.pad), torch.zeros(size), torch.zeros(size)
+        for place, (own, values, others, _) in enumerate(rows):
             tokens[place, : len(own)], logp[place, : len(own)] = torch.tensor(own), torch.tensor(values)
+            model[place, : len(others)] = torch.tensor(others)
         length = torch.tensor([len(own) for own, *_ in rows])
-        return Written(tokens, logp, length, torch.tensor([is_over for *_, is_over in rows]))
+        has_ended = torch.tensor([is_over for *_, is_over in rows])
+        return Written(tokens, logp, length, has_ended, model if narrowing.changes else None)
 
-    def row(self, told: dict[str, Any], ends: Ends) -> tuple[list[int], list[float], bool]:
-        """Returns tokens, log-probabilities and whether the row has ended; raises AssayError if they do not fit."""
+    def row(self, told: dict[str, Any], ends: Ends, more: str = "") -> Row:
+        """Returns tokens, log-probabilities, those of the model under the name `more` if it has one, and whether the
+        row has ended; raises AssayError if they do not fit.
+        """
         try:
             (choice,) = told["choices"]
-            tokens, logp = choice["token_ids"], [float(one["logprob"]) for one in choice["logprobs"]["content"]]
+            tokens, content = choice["token_ids"], choice["logprobs"]["content"]
+            logp = [float(one["logprob"]) for one in content]
+            model = [float(one[more]) for one in content] if more else []
             versions = {str(span["version"]) for span in choice.get("weight_versions") or ()}
             reason, size = choice["finish_reason"], ends.vocabulary.size
             fits = 0 < len(tokens) == len(logp) <= ends.max_tokens and all(0 <= one < size for one in tokens)
-            fits &= all(map(math.isfinite, logp))
+            fits &= all(map(math.isfinite, (*logp, *model)))
         except (KeyError, TypeError, ValueError):
             fits, versions, reason = False, set(), ""
         if not fits:
@@ -211,7 +231,7 @@ class Server:
         if reason not in ("stop", "length"):
             raise Lost(f"{self.url} ended a row with '{reason}'")
         self.check_version(versions)
-        return tokens, logp, reason == "stop"
+        return tokens, logp, model, reason == "stop"
 
     def check_version(self, versions: set[str]) -> None:
         """Raises AssayError if rows were sampled by other weights than those that the server was told of."""
@@ -300,28 +320,37 @@ def probe(token: int) -> dict[str, Any]:
     return {"token_ids": [token], "sampling_params": {"max_tokens": 1, "logprobs": 0}}
 
 
+def sampling_params(ends: Ends, greedy: bool, narrowing: Narrowing) -> dict[str, Any]:
+    """Returns what the requests of all rows share. The likeliest tokens are those of temperature 0; where another
+    temperature decides their log-probabilities, `assay serve` is told apart.
+    """
+    stop, shared = ends.stop, {"max_tokens": ends.max_tokens, "logprobs": 0, **vars(narrowing)}
+    shared |= {"extra_args": {"greedy": True}} if greedy and narrowing.changes else {}
+    shared |= {"temperature": 0.0} if greedy and not narrowing.changes else {}
+    shared |= {"ignore_eos": True, "stop_token_ids": [ends.vocabulary.eos], "detokenize": bool(stop)}
+    return shared | ({} if stop is None else {"stop": list(stop.strings), "include_stop_str_in_output": True})
+
+
 def requests(
-    prompts: Sequence[Sequence[int]], starts: Sequence[int], seeds: Sequence[int], ends: Ends, greedy: bool
+    prompts: Sequence[Sequence[int]],
+    starts: np.ndarray,
+    seeds: np.ndarray,
+    since: np.ndarray,
+    shared: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Returns a request for each row. `extra_args`, which vLLM ignores, tells `assay serve` to sample them as one
-    batch, because kernels round otherwise for other numbers of rows.
+    batch, because kernels round otherwise for other numbers of rows; and the row's seed and time, of which `seed` is
+    made, so that no two turns of a conversation draw the same numbers anywhere.
     """
-    batch, stop = uuid.uuid4().hex, ends.stop
-    shared: dict[str, Any] = {"max_tokens": ends.max_tokens, "temperature": 0.0 if greedy else 1.0}
-    shared |= {"top_p": 1.0, "top_k": 0, "logprobs": 0}
-    shared |= {"ignore_eos": True, "stop_token_ids": [ends.vocabulary.eos], "detokenize": bool(stop)}
-    shared |= {} if stop is None else {"stop": list(stop.strings), "include_stop_str_in_output": True}
-    return [
-        {
-            "token_ids": list(prompt),
-            "sampling_params": {
-                **shared,
-                "seed": seed,
-                "extra_args": {"batch": batch, "rows": len(prompts), "place": place, "start": start},
-            },
-        }
-        for place, (prompt, start, seed) in enumerate(zip(prompts, starts, seeds, strict=True))
-    ]
+    batch = uuid.uuid4().hex
+    mixed = np.where(since > 0, random.hashed_after(seeds, since), seeds).view(np.int64).tolist()
+    rows = zip(prompts, starts.tolist(), seeds.view(np.int64).tolist(), since.tolist(), mixed, strict=True)
+    found: list[dict[str, Any]] = []
+    for place, (prompt, start, own, when, seed) in enumerate(rows):
+        more = {"batch": batch, "rows": len(prompts), "place": place, "start": start, "seed": own, "time": when}
+        params: dict[str, Any] = {**shared, "seed": seed, "extra_args": more | shared.get("extra_args", {})}
+        found.append({"token_ids": list(prompt), "sampling_params": params})
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- for the crew

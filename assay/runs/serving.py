@@ -28,11 +28,13 @@ from assay.engine.flat import Flat
 from assay.engine.machine import tuned
 from assay.ops.decoded import Stop, Written
 from assay.playing.completions import Ends, answers
+from assay.playing.narrowing import Narrowing
 from assay.playing.text import Tokenizer
 from assay.runs.plan import plan_of
 from assay.runs.run import loaded_engine
-from assay.runs.servers import GENERATE, OWNER, as_rows, scored_logp
+from assay.runs.servers import GENERATE, LOGP, OWNER, as_rows, scored_logp
 from assay.runs.weights import tree_of
+from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.prompts import PromptTask
 
 WAIT, LONGEST = 60.0, 3600.0
@@ -94,7 +96,7 @@ def served_policy(address: str) -> Policy:
     """Returns the acting policy of a run folder's newest checkpoint, or a pretrained model by folder or hub id."""
     if is_run(Path(address)):
         plan = plan_of(address)
-        if not isinstance(plan.task, PromptTask):
+        if not isinstance(plan.task, PromptTask | DialogueTask):
             raise AssayError(
                 f"{address} was trained on '{plan.task.name}', which has no prompts. Serve a language run."
             )
@@ -114,13 +116,17 @@ def served_policy(address: str) -> Policy:
 # ---------------------------------------------------------------------------------------------------- requests
 @dataclass(frozen=True)
 class Wanted:
-    """One row: its prompt, start and seed, where it ends, and whether log-probabilities of its prompt are wanted."""
+    """One row: its prompt, start, seed and time, where it ends, how it is drawn, and whether log-probabilities of its
+    prompt are wanted.
+    """
 
     prompt: list[int]
     start: int
     seed: int
+    time: int
     max_tokens: int
     greedy: bool
+    narrowing: Narrowing
     stops: tuple[str, ...]
     is_scored: bool
 
@@ -151,18 +157,33 @@ def wanted(body: Mapping[str, Any], size: int) -> tuple[Wanted, str, int, int]:
     prompt, how = checked(body, "token_ids", list), checked(body, "sampling_params", dict)
     if not prompt or any(type(one) is not int or not 0 <= one < size for one in prompt):
         raise Refused(400, f"'token_ids' has a token that is out of vocabulary. Send tokens from 0 to {size - 1}.")
-    if (cold := checked(how, "temperature", float, 1.0)) not in (0.0, 1.0) or checked(how, "n", int, 1) != 1:
-        raise Refused(400, f"'temperature' is {cold}, 'n' is {how.get('n', 1)}. Use temperature 0 or 1, and n 1.")
+    if checked(how, "n", int, 1) != 1:
+        raise Refused(400, f"'n' is {how['n']}. Use 1, and a request for each row.")
     if not 1 <= (most := checked(how, "max_tokens", int, 16)) <= MOST_TOKENS:
         raise Refused(400, f"'max_tokens' is {most}. Use 1 to {MOST_TOKENS}.")
     seed = checked(how, "seed", int, secrets.randbits(63))
     more = checked(how, "extra_args", dict, {})
-    rows, place = checked(more, "rows", int, 1), checked(more, "place", int, 0)
-    if not 0 <= place < rows <= MOST_ROWS or not -(2**63) <= seed < 2**63:
+    rows, place, time = checked(more, "rows", int, 1), checked(more, "place", int, 0), checked(more, "time", int, 0)
+    seed = checked(more, "seed", int, seed)
+    if not 0 <= place < rows <= MOST_ROWS or not -(2**63) <= seed < 2**63 or not 0 <= time < 2**62:
         raise Refused(400, f"row {place} of {rows} has seed {seed}. Use at most {MOST_ROWS} rows, and 64 bits.")
     stops = tuple(str(one) for one in checked(how, "stop", list, []) if one)
-    row = Wanted(prompt, checked(more, "start", int, 0), seed, most, cold == 0.0, stops, "prompt_logprobs" in how)
+    start, is_scored = checked(more, "start", int, 0), "prompt_logprobs" in how
+    greedy = how.get("temperature") == 0 or checked(more, "greedy", bool, False)
+    row = Wanted(prompt, start, seed, time, most, greedy, drawn_by(how), stops, is_scored)
     return row, checked(more, "batch", str, secrets.token_hex(16)), place, rows
+
+
+def drawn_by(how: Mapping[str, Any]) -> Narrowing:
+    """Returns the sampling parameters of a request; Refused if one is out of range. Temperature 0 is greedy, top-k 0 or
+    -1 is all tokens.
+    """
+    cold, top_k = checked(how, "temperature", float, 1.0), checked(how, "top_k", int, 0)
+    top_p, min_p = checked(how, "top_p", float, 1.0), checked(how, "min_p", float, 0.0)
+    try:
+        return Narrowing(cold or 1.0, 0 if top_k == -1 else top_k, top_p, min_p)
+    except AssayError as error:
+        raise Refused(400, f"{error}.") from None
 
 
 # ---------------------------------------------------------------------------------------------------- the service
@@ -269,22 +290,22 @@ class Service:
     def sample(self, batch: Batch) -> None:
         """Samples all rows of a batch, when there is no pause."""
         rows = [batch.rows[place] for place in sorted(batch.rows)]
-        ends = {(row.max_tokens, row.greedy, row.stops) for row in rows}
+        ends = {(row.max_tokens, row.greedy, row.narrowing, row.stops) for row in rows}
         if len(ends) > 1:
-            raise Refused(400, "rows of a batch differ in 'max_tokens', 'temperature' or 'stop'. Send equal ones.")
-        ((most, greedy, stops),) = ends
+            raise Refused(400, "rows of a batch differ in 'max_tokens', 'stop' or how they are drawn. Send equal ones.")
+        ((most, greedy, narrowing, stops),) = ends
+        actor = narrowing.wrap(self.policy.actor)
         stop = Stop(self.policy.tokenizer.decode, stops) if stops else None
         where, prompts = Ends(most, self.policy.vocabulary, stop), [row.prompt for row in rows]
-        starts, seeds = (
-            np.array(some, dtype=np.int64) for some in ([row.start for row in rows], [row.seed for row in rows])
-        )
+        starts, seeds, since = np.array([(row.start, row.seed, row.time) for row in rows], dtype=np.int64).T.copy()
         while batch.written is None:
             with self.turn:
                 if not self.turn.wait_for(lambda: self.is_open, LONGEST):
                     raise Refused(503, f"the server was paused for {LONGEST:g} s. Send /resume.")
             with self.held(), tuned(self.policy.num_parameters):
                 if self.is_open:  # or a pause came in between
-                    found = answers(self.policy.actor, prompts, starts, seeds.view(np.uint64), where, greedy=greedy)
+                    words = seeds.view(np.uint64)
+                    found = answers(actor, prompts, starts, words, where, greedy=greedy, since=since)
                     batch.written, batch.version = found, self.version
 
     def told(self, row: Wanted, written: Written, version: str) -> Mapping[str, Any]:
@@ -292,6 +313,9 @@ class Service:
         num = int(written.length)
         tokens, logp = written.tokens[0, :num].tolist(), written.logp[0, :num].tolist()
         content = [{"token_id": token, "logprob": value} for token, value in zip(tokens, logp, strict=True)]
+        if written.logp_model is not None:
+            model = written.logp_model[0, :num].tolist()
+            content = [one | {LOGP: value} for one, value in zip(content, model, strict=True)]
         choice = {"index": 0, "token_ids": tokens, "logprobs": {"content": content}}
         choice["finish_reason"] = "stop" if bool(written.has_ended) else "length"
         choice["weight_versions"] = [{"version": version, "start": 0, "end": num}]

@@ -28,12 +28,15 @@ from assay.app.cli import main
 from assay.app.serve import Server, make_server
 from assay.core import store
 from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.core.trees import difference
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import tuned
 from assay.ledger import WorkStopped
 from assay.ops.decoded import Stop
+from assay.parts.rollouts.narrowed import Narrowed
 from assay.playing.completions import Ends, answers
+from assay.playing.narrowing import Narrowing
 from assay.runs import servers, serving
 from assay.runs.gather_pool import gatherers_of
 from assay.runs.options import GatherOptions, RunOptions
@@ -134,6 +137,76 @@ def test_a_server_trains_to_the_same_bits(method: str, server: Server, tmp_path:
     assert not torch.equal(plain[0].engine.flats["actor"].values, loop_of(plan).engine.flats["actor"].values)
     assert_same(stepped(on(plan, server.url), tmp_path), plain)
     assert not (tmp_path / ".weights").exists()
+
+
+def narrowed(method: str, **how: Any) -> Plan:
+    plan = spoken(method, steps=3)
+    assert plan.recipe.rollout is not None
+    rollout = Narrowed(plan.recipe.rollout, Narrowing(0.8, 20, 0.9, 0.01), **how)
+    return replace(plan, recipe=replace(plan.recipe, rollout=rollout))
+
+
+@pytest.mark.parametrize(("method", "how"), [("grpo", {}), ("grpo", {"own": True}), ("remax", {})])
+def test_sampling_parameters_train_to_the_same_bits(method: str, how: Any, server: Server, tmp_path: Path) -> None:
+    """Log-probabilities are those of the tokens' own distribution, and the model's beside them; greedy rows too."""
+    plan = narrowed(method, **how)
+    assert_same(stepped(on(plan, server.url), tmp_path), stepped(plan, tmp_path))
+
+
+def test_a_foreign_server_does_not_change_the_distribution(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "OWNER", "vllm")
+    said = refused(on(narrowed("grpo"), server.url), tmp_path)
+    assert "which alone tells log-probabilities after temperature" in said
+
+
+@pytest.mark.parametrize("narrowing", [Narrowing(), Narrowing(top_p=0.9)])
+@pytest.mark.parametrize("task", ["twenty-questions", "household"])
+def test_dialogues_are_those_without_a_server(task: str, narrowing: Narrowing, tmp_path: Path) -> None:
+    """A turn is a call with all tokens so far; only last bits differ, since another number of rows is computed."""
+    plan = named("grpo", task, steps=1)
+    execute(replace(plan, seed=5), tmp_path / "base", mode=Mode.SILENT)
+    loop = loop_of(plan)
+    with torch.no_grad():
+        for weight in loop.actor.parameters():
+            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(3)), alpha=0.1)
+    starts, samples = np.repeat(np.arange(3), 2), np.tile(np.arange(2), 3)
+    play = partial(plan.task.play, starts=starts, samples=samples, draw=Draw(4), split=0, greedy=False)
+    with serving_of(tmp_path / "base") as server:
+        weights = WeightFiles(tmp_path / "w")
+        weights.publish(0, {"actor": loop.engine.flats["actor"].snapshot()})
+        server.service.policy.load({"path": str(weights.path(0)), "sha256": weights.path(0).stem[2:], "model": "actor"})
+        client = servers.Server(server.url, server.service.policy.vocabulary, until=time.monotonic() + 30.0)
+        found = play(narrowing.wrap(client))
+    expected = play(narrowing.wrap(loop.actor))
+    assert expected.turn is not None
+    assert found.turn is not None
+    assert int(expected.turn.max()) > 0
+    assert torch.equal(found.action, expected.action)
+    assert torch.equal(found.mask, expected.mask)
+    assert torch.equal(found.turn, expected.turn)
+    assert torch.equal(found.terminal, expected.terminal)
+    assert torch.allclose(found.logp, expected.logp, atol=1e-4)
+    assert set(found.extra) == set(expected.extra)
+
+
+def test_a_run_with_dialogues_trains_with_a_server(tmp_path: Path) -> None:
+    plan = named("grpo", "twenty-questions", steps=3)
+    execute(replace(plan, steps=1, seed=5), tmp_path / "base", mode=Mode.SILENT)
+    with serving_of(tmp_path / "base") as server:
+        mine, other = stepped(on(plan, server.url), tmp_path), stepped(plan, tmp_path)
+    weights = [loop.engine.flats["actor"].values for loop, _ in (mine, other)]
+    assert torch.allclose(*weights, atol=1e-4)
+
+
+def test_no_two_turns_have_the_same_seed() -> None:
+    seeds, when = np.array([7, 7, 7], dtype=np.uint64), np.array([0, 3, 5])
+    bodies = servers.requests([[1]] * 3, np.arange(3), seeds, when, {})
+    sent = [body["sampling_params"]["seed"] for body in bodies]
+    assert len(set(sent)) == 3
+    assert sent[0] == 7
+    assert [body["sampling_params"]["extra_args"]["seed"] for body in bodies] == [7, 7, 7]
 
 
 def test_two_servers_share_a_step(server: Server, base: Path, tmp_path: Path) -> None:
@@ -312,7 +385,7 @@ def test_what_a_server_cannot_sample_is_refused(method: str, task: str, options:
 def test_tasks_without_prompts_are_refused(tmp_path: Path) -> None:
     plan = make_plan("reinforce", "cartpole", steps=1)
     plan = replace(plan, recipe=named("grpo", "bandit").recipe, task=named("grpo", "bandit").task)
-    with pytest.raises(AssayError, match="completes prompts of one turn"):
+    with pytest.raises(AssayError, match=r"--server answers prompts and dialogues; 'bandit.*' has none"):
         execute(on(plan, "http://127.0.0.1:9"), tmp_path, mode=Mode.SILENT)
 
 
@@ -333,7 +406,10 @@ def test_an_address_that_cannot_be_bound_is_refused(server: Server, base: Path) 
         ("POST", GENERATE, {"token_ids": [1]}, 400, "'sampling_params' is None. Send dict."),
         ("POST", GENERATE, row(64), 400, "out of vocabulary. Send tokens from 0 to 63."),
         ("POST", GENERATE, {**row(), "token_ids": []}, 400, "'token_ids'"),
-        ("POST", GENERATE, row(temperature=0.7), 400, "'temperature' is 0.7"),
+        ("POST", GENERATE, row(temperature=-0.7), 400, "temperature is -0.7"),
+        ("POST", GENERATE, row(top_p=0.0), 400, "top_p is 0.0. Use a share above 0, 1 for all."),
+        ("POST", GENERATE, row(top_k=-2), 400, "top_k is -2"),
+        ("POST", GENERATE, row(extra_args={"time": -1}), 400, "64 bits"),
         ("POST", GENERATE, row(n=2), 400, "'n' is 2"),
         ("POST", GENERATE, row(max_tokens=0), 400, "'max_tokens' is 0"),
         ("POST", GENERATE, row(seed=2**64), 400, "64 bits"),
