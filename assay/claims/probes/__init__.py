@@ -76,7 +76,7 @@ from assay.claims.probes.tensors import (
     loss,
     slopes,
 )
-from assay.claims.probes.training import at_posterior, distance_from_posterior, trained_table
+from assay.claims.probes.training import at_posterior, distance_from_posterior, trained, trained_table
 from assay.claims.probes.values import exact_values
 
 __all__ = [
@@ -156,6 +156,7 @@ __all__ = [
     "spelling",
     "table_of",
     "token_episodes",
+    "trained",
     "trained_table",
     "transitions",
     "verified",

@@ -1,8 +1,9 @@
-"""Training of a table on enumerated episodes by the engine's own updates, without a run. Axes: P, N, S, A."""
+"""Training outside of a run: of a recipe on a task, of a table on enumerated episodes. Axes: P, N, S, A."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,22 @@ from assay.claims.probes.tensors import credited
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Progress
+from assay.core.slots import Task
 from assay.engine.engine import Engine
+from assay.engine.flat import weights_of
+from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.ops import distributions, random
+
+
+def trained(recipe: Recipe, task: Task, seed: int, steps: int, actor: Any = None) -> Loop:
+    """Returns the loop of the recipe after `steps` steps, from the weights of `actor` if one is given."""
+    loop = Loop(recipe, task, seed=seed, num_steps=steps)
+    if actor is not None:
+        loop.engine.load({f"actor.{name}": weight for name, weight in weights_of(actor).items()}, recipe)
+    for _ in range(steps):
+        loop.step()
+    return loop
 
 
 def trained_table(

@@ -101,9 +101,7 @@ def credit_of(ours: Recipe, seed: int) -> float:
     task = key_decisions(length=3)
     loop = Loop(replace(ours, before=()), task, seed=seed, num_steps=1)
     for phase in ours.before:
-        first = Loop(phase.recipe, task, seed=seed, num_steps=phase.steps)
-        for _ in range(phase.steps):
-            first.step()
+        first = probes.trained(phase.recipe, task, seed, phase.steps)
         loop.engine.models["value"].load_state_dict(first.engine.models["value"].state_dict())
     start = deepcopy(loop.actor)
     fresh = loop.step().fresh

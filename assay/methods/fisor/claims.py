@@ -17,7 +17,6 @@ from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
-from assay.engine.loop import Loop
 from assay.methods.fisor.reach import overlap
 from assay.parts.sources.logged import Log
 from assay.tasks.control.steered import avoidable, steered_hazards
@@ -128,9 +127,7 @@ def feasible_overlap(recipe: Recipe, seed: int) -> float:
     training the recipe's stages on its own data; of recorded states near discs, in episodes unused by any recipe.
     """
     task = steered_hazards()
-    loop = Loop(recipe, task, seed=seed, num_steps=recipe.steps)
-    for _ in range(recipe.steps):
-        loop.step()
+    loop = probes.trained(recipe, task, seed, recipe.steps)
     logs = [Log(100, noise=0.4, first=5_000, reckless=which) for which in (False, True)]
     seen = torch.cat([log.columns(task)["context.observation"][:, 0] for log in logs])
     seen = seen[seen[:, 4:].amin(1) < 0.2]  # farther from a disc's edge every state is safe

@@ -15,7 +15,6 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Origin, Scored
 from assay.core.slots import Scene
 from assay.engine.evaluation import scores
-from assay.engine.loop import Loop
 from assay.ops.random import uniform_tensor
 from assay.tasks.control.stepping import Scripted
 from assay.tasks.tabular.tomato import FIRST, STAY, tomato
@@ -179,21 +178,9 @@ def proxy_gap(recipe: Recipe) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------- training
-def cloned(base: Recipe, steps: int, seed: int) -> dict[str, Tensor]:
-    """The weights of the base policy."""
-    loop = Loop(base, TOMATO, seed=seed, num_steps=steps)
-    for _ in range(steps):
-        loop.step()
-    return {f"actor.{name}": weight.detach().clone() for name, weight in loop.actor.named_parameters()}
-
-
 def best_true_return(sweep: Sequence[Recipe], seed: int, steps: int = 60) -> float:
     """The largest true return on held-out starts among these recipes, each trained on the proxy from one base."""
-    found, base = [], cloned(sweep[0].before[0].recipe, sweep[0].before[0].steps, seed)
-    for recipe in sweep:
-        loop = Loop(replace(recipe, before=()), TOMATO, seed=seed, num_steps=steps)
-        loop.engine.load(base, recipe)
-        for _ in range(steps):
-            loop.step()
-        found.append(float(scores(loop.actor, TOMATO, num=50, greedy=False).mean()))
-    return max(found)
+    first = sweep[0].before[0]
+    base = probes.trained(first.recipe, TOMATO, seed, first.steps).actor
+    loops = [probes.trained(replace(recipe, before=()), TOMATO, seed, steps, base) for recipe in sweep]
+    return max(float(scores(loop.actor, TOMATO, num=50, greedy=False).mean()) for loop in loops)

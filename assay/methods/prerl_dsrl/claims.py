@@ -16,7 +16,6 @@ from assay.claims.probes.greedy import said
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import Scene
-from assay.engine.loop import Loop
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.playing import text
@@ -92,10 +91,8 @@ def alignment(seed: int) -> float:
     supervised steps of sorting, minus that of log P(y) and log P(z | x), y the answer to another prompt.
     """
     task = sorting(5)
-    loop = Loop(replace(sft(LANGUAGE), actor=Policy(Transformer(32, 1, 2))), task, seed=seed, num_steps=40)
-    for _ in range(40):
-        loop.step()
-    actor, starts = loop.actor, np.arange(16)
+    start = replace(sft(LANGUAGE), actor=Policy(Transformer(32, 1, 2)))
+    actor, starts = probes.trained(start, task, seed, 40).actor, np.arange(16)
     with torch.no_grad():
         told = said(task.play(actor, starts, 0 * starts, Draw(seed), split=1, greedy=False))
     prompts = [row[there].tolist() for row, there in both(task.begin(starts, 1))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,10 +59,8 @@ def reduced(reduce: Reduce) -> float:
     return float(reduce(logp, torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0]], dtype=torch.float64)))
 
 
-def gap(ours: Recipe) -> float:
-    """Returns the distance of the gradient on given rewards from grpo's by hand, with clip 0.2 / 0.27."""
-    return probes.formula_gap(replace(ours, rewards=()), probes.sequences(), lambda seen: by_hand.grpo_loss(
-        seen, by_hand.standardised(seen.experience, epsilon=1e-6), 0.2, 0.27))  # fmt: skip
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    return by_hand.grpo_loss(seen, by_hand.standardised(seen.experience, epsilon=1e-6), 0.2, 0.27)
 
 
 # ---------------------------------------------------------------------------------------------------- the filter
@@ -101,9 +98,7 @@ def first_mean_error(recipe: Recipe) -> float:
 def auc_above_likelihood(seed: int, ours: Reduce, theirs: Reduce) -> float:
     """AUC, for right against wrong rollouts of a start, of the reward with one reduction minus that with another."""
     task = scratch(3)
-    loop = Loop(recipes.sft(), task, seed=seed, num_steps=100)
-    for _ in range(100):
-        loop.step()
+    loop = probes.trained(recipes.sft(), task, seed, 100)
     starts, samples = np.repeat(np.arange(64), 8), np.tile(np.arange(8), 64)
     played = task.play(loop.actor, starts, samples, Draw(seed, (1,)), split=1, greedy=False)
     right = task.judge(played, 1).column("score") > 0.5

@@ -83,7 +83,7 @@ METHOD = Method(
                  minutes=6.0, steps=60, looks=2),
     ),
     mutants=(
-        Edit("a box is worth nothing", strict, "(-0.5, 1.0)", "(-1.0, 1.0)"),
+        Edit("a box is worth nothing", strict, "-0.5", "-1.0"),
         Edit("no box costs nothing", strict, "closed=-1.0", "closed=0.0"),
         Edit("a bonus for the box instead", independent, "1.5", "0.1"),
         Edit("no KL", recipe, "1e-4", "1e-9"),

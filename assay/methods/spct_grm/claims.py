@@ -16,13 +16,7 @@ from assay import recipes
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
-from assay.core.slots import Scene
-from assay.engine.flat import weights_of
-from assay.engine.loop import Loop
 from assay.methods.spct_grm.parts import Vote, is_right
-from assay.models.bodies.transformer import Transformer
-from assay.models.model import Policy
-from assay.ops import random
 from assay.tasks.language.judging import ERRORS, judging
 from assay.tasks.language.prompts import PromptTask
 
@@ -37,9 +31,7 @@ def rewards(recipe: Recipe, said: Sequence[str], best: int, faults: Sequence[int
     task = judging()
     start = next(start for start in range(99) if task.items.item(start, 0).answer == str(best))
     batch = probes.completed(task, said, [start] * len(said), faults=faults, cut=(0,))
-    for part in recipe.rewards:
-        batch = part(batch, Scene(task))
-    return batch.reward.sum(1)
+    return probes.rewarded(recipe, task, batch)
 
 
 def rule_errors(recipe: Recipe) -> float:
@@ -57,21 +49,13 @@ def single_errors() -> int:
 
 def group_size(recipe: Recipe) -> float:
     """Returns how many rows of the rollout belong to one prompt."""
-    task, rollout = judging(), recipe.rollout
-    assert rollout is not None
-    with random.seeded(0):
-        actor: Any = Policy(Transformer(16, 1, 2)).build(task.spec)
-    scene = Scene(task, actor=actor, starts=np.arange(2), draw=Draw(0))
-    rows = rollout(scene, rollout.init(scene))
+    (rows,), _, _ = probes.gathered(recipe, judging())
     assert rows.group is not None
     return float(torch.bincount(rows.group).float().mean())
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
-    data, advantage = seen.experience, by_hand.standardised(seen.experience).unsqueeze(1)
-    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
-    behind = seen.logp("reference").detach() - seen.logp()
-    return by_hand.mean_of_sequences(0.08 * (behind.exp() - 1.0 - behind) - gain, data)
+    return by_hand.grpo_loss(seen) + 0.08 * by_hand.mean_of_sequences(by_hand.k3(seen), seen.experience)
 
 
 # ---------------------------------------------------------------------------------------------------- the vote
@@ -126,22 +110,12 @@ def written(task: PromptTask, actor: Any, draw: Draw, prompts: Sequence[str], st
     return task.completions(task.play_prompts(actor, prompts, starts, samples, draw, split=1))
 
 
-def trained_judge(recipe: Recipe, seed: int, warm: int, steps: int) -> tuple[PromptTask, Any]:
-    """A judge after `warm` supervised steps and `steps` of the recipe."""
-    task = judging()
-    first = Loop(recipes.sft(), task, seed=seed, num_steps=warm)
-    for _ in range(warm):
-        first.step()
-    loop = Loop(recipe, task, seed=seed, num_steps=steps)
-    loop.engine.load({f"actor.{name}": weight for name, weight in weights_of(first.actor).items()}, recipe)
-    for _ in range(steps):
-        loop.step()
-    return task, loop.actor
-
-
 def gain_of_vote(recipe: Recipe, seed: int, warm: int = 100, steps: int = 10, num: int = 128) -> float:
-    """Pair accuracy of 32 sampled judgements minus that of one, both with shuffled responses."""
-    task, actor = trained_judge(recipe, seed, warm, steps)
+    """Pair accuracy of 32 sampled judgements minus that of one, both with shuffled responses, of a judge after `warm`
+    supervised steps and `steps` of the recipe.
+    """
+    task = judging()
+    actor = probes.trained(recipe, task, seed, steps, probes.trained(recipes.sft(), task, seed, warm).actor).actor
     write = partial(written, task, actor, Draw(seed, (3,)))
     many, one = (accuracy(task, Vote(samples), write, num, Draw(seed, (4,))) for samples in (32, 1))
     return many - one
