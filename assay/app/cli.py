@@ -10,33 +10,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 import assay
 from assay.app.options import add_placement_options, add_pool_options
-from assay.core.hints import option_hint
+from assay.app.parsing import Parser
 from assay.runs.options import GatherOptions, add_run_groups
 from assay.runs.options.group import add_group
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose errors are one sentence with exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        """Prints the error in one line on stderr and exits with code 2."""
-        print(f"assay: {message} (see '{self.prog} --help')", file=sys.stderr)
-        raise SystemExit(2)
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses the words of a command; unknown ones are an error of the command, which names the nearest option."""
-        found, rest = self.parse_known_args(args, namespace)
-        if rest:
-            commands = next(each for each in self._actions if isinstance(each, argparse._SubParsersAction))
-            one = commands.choices[found.command]
-            options = [name for action in one._actions for name in action.option_strings if name.startswith("--")]
-            hint = option_hint(rest[0].partition("=")[0], options) if rest[0].startswith("--") else ""
-            one.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
-        return found
 
 
 def parser() -> argparse.ArgumentParser:

@@ -167,6 +167,8 @@ def train_more(options: argparse.Namespace) -> int:
 def is_same_run(options: argparse.Namespace, plan: Plan, chosen: Mapping[str, Any]) -> bool:
     """Returns whether the words are those that the run was started with."""
     name, task = options.name or plan.method, options.task or plan.address or plan.task.name
+    if name is None:
+        return False
     again = make_plan(name, task, seed=options.seed, **chosen)
     return replace(again, more_steps=plan.more_steps).config() == plan.config()
 

@@ -156,7 +156,7 @@ def meant(word: str, known: Mapping[tuple[str, ...], Any]) -> str:
 
 def option_hint(word: str, options: Iterable[str]) -> str:
     """Returns a sentence on an option that a command lacks: the option that is near in letters or in meaning, or that
-    it is a setting of recipes; '' if it is none of these.
+    it is a setting of recipes; else ''.
     """
     plain, known = word.lstrip("-").replace("-", "_"), {one.lstrip("-").replace("-", "_"): one for one in options}
     near = next((place for place, words in ELSEWHERE.items() if plain in words and place in known.values()), None)

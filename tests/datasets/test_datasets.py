@@ -329,6 +329,26 @@ def test_a_wrong_d4rl_file_is_refused(case: str, tmp_path: Path) -> None:
         read(d4rl(tmp_path / "it.hdf5", **changes))
 
 
+def test_columns_in_other_files_are_not_followed(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    other = d4rl(tmp_path / "other.hdf5")
+    layout = h5py.VirtualLayout(shape=(7,), dtype=float)
+    layout[:] = h5py.VirtualSource(other, "rewards", shape=(7,))
+    (tmp_path / "raw").write_bytes(np.arange(7.0).tobytes())
+    ways = {
+        "link": lambda file: file.update({"rewards": h5py.ExternalLink(other, "rewards")}),
+        "virtual": lambda file: file.create_virtual_dataset("rewards", layout),
+        "raw": lambda file: file.create_dataset("rewards", (7,), float, external=[(str(tmp_path / "raw"), 0, 56)]),
+        "below": lambda file: file.create_group("infos/x").update({"rewards": h5py.ExternalLink(other, "rewards")}),
+    }
+    for name, put in ways.items():
+        path = d4rl(tmp_path / f"{name}.hdf5", rewards=None)
+        with h5py.File(path, "a") as file:
+            put(file)
+        with pytest.raises(AssayError, match="'rewards' is kept in another file, which is not read"):
+            read(path)
+
+
 # ---------------------------------------------------------------------------------------------------- Minari
 def buffers(minari: Any, num: int, discrete: int | None) -> list[Any]:
     found = []

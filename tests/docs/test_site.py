@@ -27,6 +27,8 @@ OWN = {
     "continuous control": "Pendulum-v1",
 }
 """A plain task of each kind, as users have it."""
+PARTS = ("Formula", "What it changes", "Run it", "Claims", "Departures from the paper", "Mutants", "Settings")
+"""Parts of the page of every method."""
 CLAIM = {
     "name": "a claim", "kind": "measured", "verdict": "holds", "expect": "d > margin", "margin": 0.1, "rule": "...",
     "task": "t", "estimate": 0.3, "low": 0.2, "high": 0.4, "seeds": [0, 1],
@@ -106,7 +108,10 @@ def test_every_method_has_a_page_in_the_navigation(pages: dict[str, str]) -> Non
 def test_a_page_holds_what_the_package_says(pages: dict[str, str]) -> None:
     for key, method in catalogue.methods().items():
         page = pages[f"methods/{key}.md"]
+        assert [one for one in PARTS if f"\n## {one}\n" not in page] == []
+        assert ".formula }" in page, key
         assert [one for one in method.departures if docs_text.plain(one) not in page] == []
+        assert [one.name for one in method.claims if docs_text.plain(one.name) not in page] == []
         verdict = catalogue.verdict(key)
         measured = [one for one in (verdict or {"claims": []})["claims"] if "estimate" in one]
         assert page.count("<svg") == len(measured)

@@ -534,6 +534,10 @@ REFUSED = {
     ),
     "not a causal language model.*None": lambda folder: changed(folder, "config.json", model_type=None),
     "quantised": lambda folder: changed(folder, "config.json", quantization_config={"quant_method": "gptq"}),
+    "outside of its folder": lambda folder: (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"lm_head.weight": "../other.safetensors"}})
+    ),
+    "index.json cannot be read": lambda folder: (folder / "model.safetensors.index.json").write_text("[]"),
     "adapter": lambda folder: (folder / "adapter_config.json").write_text("{}"),
 }
 

@@ -144,7 +144,9 @@ def test_epochs_are_passes_over_the_training_rows(file: str, pairs: str) -> None
 
 
 def test_the_limit_of_answers_is_kept(file: str) -> None:
-    assert planned("grpo", max_tokens=9).task.max_tokens == 9  # type: ignore[attr-defined]
+    plan = planned("grpo", max_tokens=9)
+    fresh = plan.task.play(Loop(plan.recipe, plan.task, seed=0, num_steps=1).actor, *starts(32), split=0, greedy=False)
+    assert int(fresh.mask.sum(1).max()) == 9, "an untrained policy goes on to the limit, and not beyond"
     with pytest.raises(
         AssayError, match=r"--max-tokens is 2, but a completion to train on has 3 tokens \(.*line 1[0-9]"
     ):

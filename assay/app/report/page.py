@@ -25,12 +25,13 @@ from assay.app.report.arms import in_order, name_arms, read_plans
 from assay.app.report.journal import POINTS, plural, spaced
 from assay.app.report.methods_text import methods_text
 from assay.app.report.page_runs import Reader, Run, find, flat
-from assay.app.report.results import Range, Results, compared, results_of
+from assay.app.report.results import Results, compared, results_of
 from assay.app.report.units import METRIC_UNITS
 from assay.app.report.videos import gather_videos
 from assay.core.store import write_text
 from assay.evidence.student import student_quantile
 from assay.runs.folder import plain
+from assay.runs.ranges import Range
 from assay.version import __version__
 
 ASSETS = Path(__file__).parent / "page_assets"

@@ -28,6 +28,7 @@ from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.hidden import Sequences
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, merged, save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
+from assay.models.pretrained.shards import foreign_shard
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.ops.distributions import check_temperature
 from assay.playing import text
@@ -130,6 +131,7 @@ def check_folder(folder: Path, name: str) -> None:
     is_causal &= not classes or any(one.endswith(("ForCausalLM", "LMHeadModel")) for one in classes)
     is_adapter = (folder / "adapter_config.json").is_file()
     has_weights = any((folder / f"model.safetensors{rest}").is_file() for rest in ("", ".index.json"))
+    foreign = foreign_shard(folder)
     reasons = {
         "is a model and an adapter of another. Keep them in two folders": is_adapter and bool(config),
         "is an adapter. Download it and use its folder": is_adapter,
@@ -137,6 +139,7 @@ def check_folder(folder: Path, name: str) -> None:
         "needs to run its own code (auto_map). Use one built into transformers": "auto_map" in config | other,
         f"is not a causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
         "has quantised weights, which cannot be trained. Use the original model": "quantization_config" in config,
+        f"has weights outside of its folder ({foreign}), which are not read. Copy them into it": bool(foreign),
         "has no model.safetensors, and pickles are not read. Save it with save_pretrained": not has_weights,
     }
     if any(reasons.values()):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from assay.core.recipe import Recipe
     from assay.core.slots import Task
 
+MOST_RANK = 4096
+"""Largest rank of an adapter: more is a slip of the hand."""
 SIZES = ("max_tokens", "group_size", "prompts", "lora_rank")
 
 
@@ -47,6 +49,8 @@ class LanguageOptions(Group):
             value, least = getattr(self, name), 0 if name == "lora_rank" else 1
             if value is not None and value < least:
                 raise AssayError(f"{flag(name)} is {value}. Use at least {least}.")
+        if self.lora_rank is not None and self.lora_rank > MOST_RANK:
+            raise AssayError(f"--lora-rank is {self.lora_rank}. Use at most {MOST_RANK:,}.")
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
             raise AssayError(f"--top-p is {self.top_p}. Use a share above 0, 1 for all.")
         if self.kl is not None and not 0.0 <= self.kl < math.inf:

@@ -35,9 +35,27 @@ def opened(path: Path, mode: str = "r") -> Any:
     """Opens the file; AssayError if it is not HDF5."""
     h5py = require("h5py", "data", f"the file {path.name}")
     try:
-        return h5py.File(path, mode)
+        file = h5py.File(path, mode)
     except OSError as error:
         raise AssayError(f"it is not a readable HDF5 file ({error})") from None
+    try:
+        check_inside(h5py, file)
+    except AssayError:
+        file.close()
+        raise
+    return file
+
+
+def check_inside(h5py: Any, group: Any) -> None:
+    """Raises AssayError if something below a group is in another file: no link leads out of the data."""
+    for name in group:
+        link = group.get(name, getlink=True)
+        item = group[name] if isinstance(link, h5py.HardLink) else None
+        is_stored = isinstance(item, h5py.Dataset) and not (item.is_virtual or item.external)
+        if isinstance(link, h5py.ExternalLink) or (isinstance(item, h5py.Dataset) and not is_stored):
+            raise AssayError(f"'{name}' is kept in another file, which is not read. Copy it into this one")
+        if isinstance(item, h5py.Group):
+            check_inside(h5py, item)
 
 
 def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
