@@ -35,8 +35,13 @@ help:  ## this list
 train: $(VENV)/.ready-train  ## install, then train the embedded default from start to finish
 	$(BIN)/assay train $(ARGS)
 
-test: lint  ## install, then lint, types and every test
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+# mypy is one process: beside the tests it takes no core of its own. What it says comes last.
+test: $(VENV)/.ready-test  ## install, then lint, types and every test
+	$(BIN)/ruff check .
+	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
+		$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS); tests=$$?; \
+		wait $$types; typed=$$?; cat $(VENV)/mypy.txt; \
+		test $$typed -eq 0 && exit $$tests
 
 test-all: lint  ## the same, with every method in each of its worlds and more runs that are killed
 	$(TEST_ENV) HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-cases $(ARGS)

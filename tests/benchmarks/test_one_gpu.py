@@ -34,10 +34,14 @@ def rows_of(given: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return rows
 
 
-@pytest.mark.parametrize("more", [[], ["--padded", "--recompute"], ["--cache", "0.00005"]])
-def test_a_toy_runs_and_is_written_down(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = rows_of(["a", "b", "--plain", "--steps", "1", *more], tmp_path, monkeypatch)
-    assert [row["case"] for row in rows] == ["a", "b"]
+@pytest.mark.parametrize(
+    ("cases", "more"), [("ab", []), ("a", ["--padded", "--recompute"]), ("b", ["--cache", "0.00005"])]
+)
+def test_a_toy_runs_and_is_written_down(
+    cases: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of([*cases, "--plain", "--steps", "1", *more], tmp_path, monkeypatch)
+    assert [row["case"] for row in rows] == list(cases)
     assert all("error" not in row and not row["alarms"] for row in rows)
     assert all(set(row["peak_gib_of"]) == {"decode", "update"} for row in rows)
 
@@ -88,9 +92,9 @@ def test_parts_that_do_not_make_a_step_are_refused(asked: str, monkeypatch: pyte
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("at_once", "warm"), [(0, 1), (8, 0), (4, 2)])
+@pytest.mark.parametrize(("cases", "at_once", "warm"), [("ab", 0, 1), ("b", 8, 0), ("a", 4, 2)])
 def test_steps_of_the_peer_are_made_of_parts(
-    at_once: int, warm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cases: str, at_once: int, warm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every look at the clock is a second; a step that does not make all rows of the table, in order, is an error."""
     pytest.importorskip("trl", reason="the extra 'peers' is not installed")
@@ -105,11 +109,10 @@ def test_steps_of_the_peer_are_made_of_parts(
     clock = itertools.count()
     monkeypatch.setattr(gpu_peer, "seconds", lambda: next(clock))
     monkeypatch.setattr(gpu_peer.Ends, "__call__", seen)
-    given = ["trl-a", "trl-b", "--peer-steps", "1", "--peer-warm", str(warm), "--peer-at-once", str(at_once)]
-    rows = rows_of(given, tmp_path, monkeypatch)
-    assert [(row["case"], row.get("error"), row.get("at_once", 0)) for row in rows] == [
-        ("a", None, at_once), ("b", None, at_once),
-    ]  # fmt: skip
+    sizes = ["--peer-steps", "1", "--peer-warm", str(warm), "--peer-at-once", str(at_once)]
+    rows = rows_of([*(f"trl-{case}" for case in cases), *sizes], tmp_path, monkeypatch)
+    found = [(row["case"], row.get("error"), row.get("at_once", 0)) for row in rows]
+    assert found == [(case, None, at_once) for case in cases]
     num = at_once or 16
     assert all(row["seconds"] == {"decode": [16 // num], "whole step": [1 + 2 * (16 // num)]} for row in rows)
     assert parts == [(first, num) for first in range(0, 16, num)] * (warm + 1) * len(rows)

@@ -39,8 +39,8 @@ def torques() -> Recipe:
 
 def other_bits() -> int:
     """Returns how many numbers of two fragments differ from those of instances that are stepped together."""
-    whole = fragments(cartpole(), None, 8, 32)
-    return sum(unequal(whole, fragments(cartpole(), late(cartpole(), exponential(1), m), 8, 32)) for m in (1, 3, 4, 8))
+    whole = fragments(cartpole(), None, 8, 16)
+    return sum(unequal(whole, fragments(cartpole(), late(cartpole(), exponential(1), m), 8, 16)) for m in (1, 3, 4, 8))
 
 
 def replay_gap() -> float:

@@ -22,8 +22,8 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 
 def other_bits() -> int:
     """Returns how many numbers of two fragments of 8 environments differ between placements."""
-    inline = fragments(cartpole(), None, 8, 32)
-    rings = [fragments(cartpole(), late(cartpole(), exponential(4), 8 // ring, 8, 0.5), 8, 32) for ring in (1, 2, 4, 8)]
+    inline = fragments(cartpole(), None, 8, 16)
+    rings = [fragments(cartpole(), late(cartpole(), exponential(4), 8 // ring, 8, 0.5), 8, 16) for ring in (1, 2, 4, 8)]
     return sum(unequal(inline, one) for one in rings)
 
 
