@@ -16,15 +16,21 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from assay.core.recipe import Recipe, united
-from assay.core.schedules import Linear
+from assay.core.record import State
+from assay.core.schedules import Delayed, Linear
+from assay.core.slots import Ask, Explore, Scene, Schedule, number
+from assay.core.spaces import Context
+from assay.models.bodies.perceptron import Perceptron
+from assay.parts.rollouts.explore import NoisyActor
 from benchmarks.peers_runs import Clock, Job, Queue, acting, finished
 
 SIDES, METHODS = ("assay", "stable-baselines3"), ("sac", "td3", "ppo")
@@ -47,11 +53,58 @@ def their_network(recipe: Recipe) -> Recipe:
     return reduce(lambda one, path: one.set(path, changes[path]), changes, recipe)
 
 
+@dataclass(frozen=True)
+class TheirLayers(Perceptron):
+    """Fully connected layers with PyTorch's own initial weights."""
+
+    def network(self, num_inputs: int, ask: Ask) -> nn.Module:
+        """Returns the layers; an ensemble has such weights already."""
+        made = super().network(num_inputs, ask)
+        for layer in made.modules():
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
+        return made
+
+
+class UniformActor:
+    """Takes uniform actions between the bounds of a policy."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor, self.num_draws = actor, actor.num_draws
+
+    def act(self, context: Context, uniform: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns actions; without random numbers those of the policy."""
+        action, logp = self.actor.act(context, None)
+        if uniform is None:
+            return action, logp
+        return self.actor.centre + self.actor.half_range * (2.0 * uniform - 1.0), logp
+
+
+@dataclass(frozen=True)
+class UniformThenNoise(Explore):
+    """Uniform actions while `scale` is 0, then noise of `scale` half-ranges."""
+
+    scale: float | Schedule = 0.1
+
+    def wrap(self, actor: Any, scene: Scene, state: State) -> Any:
+        """Returns the exploring actor."""
+        return NoisyActor(actor, number(self.scale)) if number(self.scale) else UniformActor(actor)
+
+
+def as_theirs(recipe: Recipe) -> Recipe:
+    """Returns TD3 with their rate, layers, initial weights, 104 uniform decisions, then noise 0.1 (6,000 decisions)."""
+    layers, recipe = TheirLayers((400, 300)), their_network(recipe)
+    rollout = replace(recipe.rollout, explore=UniformThenNoise(Delayed(0.1, share=13 / 750)))
+    critics = {"q": replace(recipe.critics["q"], body=layers)}
+    return replace(recipe, rollout=rollout, critics=critics, actor=replace(recipe.actor, body=layers))
+
+
 STAGES = ("policy", "value")
 VARIANTS: dict[str, tuple[str, Callable[[Recipe], Recipe]]] = {
     "assay:falling-rate": ("ppo", falling_rate),
     "assay:clipped-together": ("ppo", clipped_together),
     "assay:their-network": ("td3", their_network),
+    "assay:as-theirs": ("td3", as_theirs),
 }
 """Sides that are ours with a changed recipe, and the method that they are of."""
 TASKS = ("Hopper-v5", "HalfCheetah-v5", "InvertedDoublePendulum-v5")
@@ -118,8 +171,8 @@ def choose(out: Path, at_once: int, minutes: float) -> tuple[int, int]:
 
     fits = [number for number in BUDGETS if total(number) < 55.0 * minutes] or [BUDGETS[-1]]
     agents = [number for number in AGENTS if 1.2 * cost("assay", "sac", number) < 60.0 * minutes] or [AGENTS[-1]]
-    for number in BUDGETS:
-        print(f"{number} decisions of SAC and TD3: {total(number):.0f} s", flush=True)
+    for size in BUDGETS:
+        print(f"{size} decisions of SAC and TD3: {total(size):.0f} s", flush=True)
     return fits[0], agents[0]
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from assay.datasets import files, made
+from assay.engine.placement import Placement
 from benchmarks.peers_runs import Clock, Job, Queue, acting
 
 SIDES = ("assay", "d3rlpy")
@@ -105,7 +106,9 @@ def the_same(recipe: Any, world: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- the two sides
-def assay_run(method: str, task: str, data: Path, seed: int, updates: int, clock: Clock) -> dict[str, Any]:
+def assay_run(
+    method: str, task: str, data: Path, seed: int, updates: int, clock: Clock, device: str = "cpu"
+) -> dict[str, Any]:
     """Trains ours on a file with the preset that files of MuJoCo get."""
     from assay.engine.loop import Loop
     from assay.engine.machine import tuned
@@ -114,11 +117,11 @@ def assay_run(method: str, task: str, data: Path, seed: int, updates: int, clock
     every = max(1, updates // EVALUATIONS)
     steps, more = updates // every, {"source.updates": every}
     plan = make_plan(method, task, steps=steps, seed=seed, settings=more, evaluations=0, data=[str(data)])
-    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
+    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=Placement(device))
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
         for step in range(1, plan.steps + 1):
             loop.step()
-            clock.evaluate(acting(loop.policy), step * every)
+            clock.evaluate(acting(loop.policy, device), step * every)
     return clock.facts() | {"updates": loop.progress.updates}
 
 
@@ -139,7 +142,9 @@ def import_d3rlpy() -> Any:
     return d3rlpy
 
 
-def peer_run(method: str, task: str, data: Path, seed: int, updates: int, clock: Clock) -> dict[str, Any]:
+def peer_run(
+    method: str, task: str, data: Path, seed: int, updates: int, clock: Clock, device: str = "cpu"
+) -> dict[str, Any]:
     """Trains d3rlpy on the same rows; it has no next observation for the last row of a cut episode and skips it."""
     import logging
 
@@ -157,7 +162,8 @@ def peer_run(method: str, task: str, data: Path, seed: int, updates: int, clock:
         action_space=d3rlpy.ActionSpace.CONTINUOUS,
     )
     name, settings = THEIRS[method]
-    algorithm = getattr(d3rlpy.algos, f"{name}Config")(**settings).create(device=False)
+    place = False if device == "cpu" else f"{device}:0"
+    algorithm = getattr(d3rlpy.algos, f"{name}Config")(**settings).create(device=place)
     every = max(1, updates // EVALUATIONS)
     clock.__post_init__()
     algorithm.fit(
@@ -171,7 +177,7 @@ def peer_run(method: str, task: str, data: Path, seed: int, updates: int, clock:
     return clock.facts() | {"updates": clock.curve[-1][0]}
 
 
-def one(key: str, folder: Path) -> dict[str, Any]:
+def one(key: str, folder: Path, device: str = "cpu") -> dict[str, Any]:
     """Returns the row of one run."""
     torch.set_num_threads(1)
     if key.startswith("data/"):
@@ -179,8 +185,8 @@ def one(key: str, folder: Path) -> dict[str, Any]:
         return make_data(folder, task, int(decisions))
     side, method, task, kind, seed, updates = key.split("/")
     run = assay_run if side == "assay" else peer_run
-    facts = run(method, task, path_of(folder, task, kind), int(seed), int(updates), Clock(task))
-    return {"side": side, "method": method, "task": task, "kind": kind, "seed": int(seed), **facts}
+    facts = run(method, task, path_of(folder, task, kind), int(seed), int(updates), Clock(task), device)
+    return {"side": side, "device": device, "method": method, "task": task, "kind": kind, "seed": int(seed), **facts}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -195,12 +201,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--share", type=float, default=1.0, help="of the updates")
     parser.add_argument("--decisions", type=int, default=AGENT_DECISIONS, help="of the agents that make the data")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both sides")
     parser.add_argument("--one", help="a key; prints its row")
     options = parser.parse_args(words)
     if options.one:
-        print(json.dumps(one(options.one, options.data)))
+        print(json.dumps(one(options.one, options.data, options.device)))
         return 0
-    more = ("--data", str(options.data))
+    more = ("--data", str(options.data), "--device", options.device)
     queue = Queue("benchmarks.peers_offline", more, options.out, options.jobs, options.minutes)
     every = makers(options.decisions) if options.make else jobs(options.seeds, options.share)
     queue.run(job for job in every if all(word in job.key for word in options.only))

@@ -53,12 +53,13 @@ def held_out(task: str, act: Act, episodes: int = EPISODES) -> list[float]:
     return [float(one) for one in returns]
 
 
-def acting(policy: Any) -> Act:
-    """Returns the mode of one of our policies as a function of arrays."""
+def acting(policy: Any, device: str = "cpu") -> Act:
+    """Returns the mode of one of our policies, which is on `device`, as a function of arrays."""
 
     def act(observations: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            found: np.ndarray = policy.act({"observation": torch.from_numpy(observations)}, None)[0].numpy()
+            seen = torch.from_numpy(observations).to(device)
+            found: np.ndarray = policy.act({"observation": seen}, None)[0].cpu().numpy()
         return found
 
     return act
@@ -203,7 +204,8 @@ class Queue:
         """Starts the process of a job."""
         out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         words = [sys.executable, "-m", self.module, "--one", job.key, *self.more]
-        process = subprocess.Popen(words, stdout=out, stderr=err, env=os.environ | ONE_THREAD | NO_GPU)
+        environment = os.environ | ONE_THREAD | ({} if "cuda" in words else NO_GPU)
+        process = subprocess.Popen(words, stdout=out, stderr=err, env=environment)
         return Going(job, process, out, err, time.monotonic())
 
     def ended(self, one: Going) -> bool:

@@ -106,7 +106,7 @@ def try_mutants(options: argparse.Namespace) -> int:
     for key in [options.name] if options.name else catalogue.methods():
         results: list[trial.Result] = []
         with out.status(f"{key}: mutants") as status:
-            for result in trial.trials(key):
+            for result in trial.all_trials(key, options.jobs or 1):
                 results.append(result)
                 status.update(f"{key}: {len(results)} mutants, {result.name}")
         path, found[key] = trial.write(key, results), trial.summary(results)

@@ -116,7 +116,7 @@ def test_an_arm_of_offline(side: str, method: str, tmp_path: Path, capsys: pytes
 
 def test_the_jobs_are_those_of_both_sides_and_long_ones_come_last() -> None:
     control, offline = list(peers_control.jobs(5, 20_000)), list(peers_offline.jobs(3, 1.0))
-    assert len({job.key for job in control}) == len(control) == (2 * 3 + 3) * 3 * 5
+    assert len({job.key for job in control}) == len(control) == (2 * 3 + len(peers_control.VARIANTS)) * 3 * 5
     assert len({job.key for job in offline}) == len(offline) == 2 * 3 * 3 * 3 * 3
     assert {job.kind for job in offline[-54:]} == {"assay/cql", "d3rlpy/cql"}
 

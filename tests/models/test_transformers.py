@@ -402,6 +402,13 @@ def test_prompts_stand_in_the_chat_template(paths: dict[str, str]) -> None:
     assert task.completions(shown) == [item.demonstration]
     bare = with_model(addition(1), paths["qwen"], chat=False)
     assert len(bare.demonstrate(np.array([3]), 0).mask[0]) < len(shown.mask[0])
+    # A text that a part made from a prompt (a hint, a lesson, a teacher's prompt) is a message too.
+    chat[0]["content"] = f"hint: {item.prompt}"
+    written = task.tokenizer.backend.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    hinted = task.tokenizer.backend.encode(written, add_special_tokens=False)
+    assert task.told([item.prompt, f"hint: {item.prompt}"]) == [ids, hinted]
+    again = task.onto(shown, [f"hint: {item.prompt}"])
+    assert again.context["tokens"][0, : len(hinted)].tolist() == hinted
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 import torch
 
@@ -118,3 +120,13 @@ def test_a_mutant_of_code_that_no_run_reaches_is_kept_apart() -> None:
     results = [trial.Result("sign", "f: a", trial.CAUGHT, "c"), trial.Result("sign", "g: a", trial.NOT_REACHED)]
     kept = trial.summary(results)
     assert (kept["made"], kept["not_caught"]) == (1, {"g: a": trial.NOT_REACHED})
+
+
+def test_processes_try_every_mutant_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trials(key: str, chosen: Callable[[list[str]], list[str]] = list) -> Iterator[trial.Result]:
+        return (trial.Result("rule", name, trial.CAUGHT) for name in chosen(list("abcdefg")))
+
+    monkeypatch.setattr(trial, "trials", trials)
+    parts = [trial.trials_of_part("grpo", 3, part) for part in range(3)]
+    assert sorted(one.name for part in parts for one in part) == list("abcdefg")
+    assert [one.name for one in trial.all_trials("grpo", 1)] == list("abcdefg")

@@ -64,7 +64,7 @@ class Remembered(Source):
             own = fresh.column("start") == start
             if known.setdefault(prompt, int(right[own & first].sum() >= self.least * self.tries)):
                 kept |= own & ~first & right
-        state["prompts"], state["solved"] = list(known), list(known.values())
+        state["prompts"], state["solved"] = list(map(str, known)), list(known.values())
         if bool(kept.any()):
             rows = fresh.rows(kept)
             rows = concatenate([from_columns(state["columns"]), rows]) if state["columns"] else rows

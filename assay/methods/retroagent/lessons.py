@@ -117,7 +117,7 @@ class Lessons(Rollout):
             if text in known:
                 self.learn(known[text], True)
             else:
-                lessons.append({"prompt": prompt, "text": text, "utility": 0.5, "count": 1})
+                lessons.append({"prompt": str(prompt), "text": text, "utility": 0.5, "count": 1})
 
 
 def pieces(text: str, num: int) -> Counter[str]:

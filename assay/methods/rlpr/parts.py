@@ -99,23 +99,23 @@ class ReferenceProbability(Reward):
         """Returns the experience with max(0, B - A0) on each last decision; logs the mean of A0."""
         rows = scene.task.texts(experience, scene.split)  # type: ignore[attr-defined]
         marked = torch.tensor([row["completion"].count(self.mark) == 1 for row in rows], device=experience.mask.device)
-        reasoned = [row["prompt"] + row["completion"].partition(self.mark)[0] + self.mark for row in rows]
+        reasoned = [(row["prompt"], row["completion"].partition(self.mark)[0] + self.mark) for row in rows]
         answers = [row["answer"] for row in rows]
         with_reasoning = self.probability(self.actor, reasoned, answers, experience, scene) * marked
         first, member = first_rows(experience.column("start"))
-        told = [rows[row]["prompt"] + self.bare for row in first]
+        told = [(rows[row]["prompt"], self.bare) for row in first]
         without = self.probability(self.start, told, [answers[row] for row in first], experience, scene)[member]
         scene.log("reference_probability", float(with_reasoning.mean()))
         scene.log("reference_probability_at_start", float(without.mean()))
         return on_last_decision(experience, (with_reasoning - without).clamp(min=0.0))
 
     def probability(
-        self, model: str, told: Sequence[str], answers: Sequence[str], like: Experience, scene: Scene
+        self, model: str, told: Sequence[tuple[str, str]], answers: Sequence[str], like: Experience, scene: Scene
     ) -> Tensor:
-        """`reduce` of the model's probabilities of each answer after each text, [rows]."""
+        """`reduce` of the model's probabilities of each answer after each prompt and beginning, [rows]."""
         task = scene.task
         assert isinstance(task, PromptTask), "init refuses other tasks"
-        pairs = [reference_ids(task, before, answer) for before, answer in zip(told, answers, strict=True)]
+        pairs = [reference_ids(task, *before, answer) for before, answer in zip(told, answers, strict=True)]
         number = torch.arange(len(pairs))
         vocabulary = task.tokenizer.vocabulary
         record = text.written([one for one, _ in pairs], [other for _, other in pairs], number, vocabulary.pad)
@@ -129,11 +129,11 @@ def logp_of(actor: Any, rows: Experience) -> Tensor:
     return logp
 
 
-def reference_ids(task: PromptTask, told: str, answer: str) -> tuple[list[int], list[int]]:
-    """The tokens of the whole text, cut where the tokens of what was told stop agreeing with it."""
-    whole, before = task.tokenizer.encode(told + answer), task.tokenizer.encode(told)
+def reference_ids(task: PromptTask, prompt: str, said: str, answer: str) -> tuple[list[int], list[int]]:
+    """The tokens of the prompt and of `said` with the answer, cut where those of `said` alone stop agreeing."""
+    whole, before = task.tokenizer.encode(said + answer), task.tokenizer.encode(said)
     cut = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(whole, before, strict=False)))
-    return [task.tokenizer.vocabulary.bos, *whole[:cut]], whole[cut:]
+    return task.told([prompt])[0] + whole[:cut], whole[cut:]
 
 
 def first_rows(start_B: Tensor) -> tuple[list[int], Tensor]:

@@ -69,6 +69,8 @@ METHOD = Method(
         "the start is always probed; whitened once over the batch",
         "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighted",
     ),
+    equivalent={"Chain.__call__: task.spec.horizon + 1 -> task.spec.horizon - 1": "an answer has at most half as many "
+                "segments as decisions, so nodes still differ; random numbers follow their labels"},
     claims=(
         Exact("off-policy its gradient is the formula's: values of probes, uncertain decisions, whitened",
               lambda: probes.formula_gap(recipe(), in_chains(), loss_by_hand), at_most=1e-9),

@@ -90,6 +90,11 @@ def wrong_chains(recipe: Recipe) -> float:
         own = samples[probe & (starts == start)].tolist()
         wrong += len(set(own)) != len(own) or min(own) < 8
     wrong += len(cuts) != places + 2  # the nodes of two starts and all cuts differ
+    ours = [found.branch[~probe & (starts == start)] for start in range(2)]
+    wrong += int(ours[0].max()) >= int(found.parent[starts == 1].min())  # whatever their lengths
+    wrong += max(ends) >= 0 or int(found.parent.min()) < 0  # the end of a probe is no node
+    (short,), _, _ = probes.gathered(recipe, replace(task, max_tokens=8), starts=8)
+    wrong += not bool(short.mask.any(1).all())  # an answer that ends at a cut has no empty segment after it
     return wrong + float(int(probe.sum()) != 4 * len(cuts) or len(set(ends)) != len(ends)) + float(longest < 3)
 
 

@@ -8,11 +8,13 @@ metric, a message, a branch that the run does not take).
 from __future__ import annotations
 
 import json
+import multiprocessing
 import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +37,8 @@ LONGER = 5
 """So is one whose claim takes this many times as long as without a mutant, and two seconds more."""
 QUICK = 6
 """Seconds of a claim in a sample, where no claim is timed without a mutant; the slowest takes two."""
+HOURS = 12
+"""How long all mutants of a method may take together."""
 
 
 class Overtime(Exception):
@@ -128,6 +132,22 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
             changed = trained(method)
         outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
         yield Result(mutant.rule, mutant.name, outcome)
+
+
+def all_trials(key: str, jobs: int) -> Iterator[Result]:
+    """Yields the result of every mutant of a method, tried in `jobs` processes; ordered by process, then by mutant."""
+    if jobs == 1:
+        yield from trials(key)
+        return
+    # Not a fork: the threads of this process's libraries do not survive one.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        for results in pool.map(partial(trials_of_part, key, jobs), range(jobs), timeout=HOURS * 3600):
+            yield from results
+
+
+def trials_of_part(key: str, parts: int, part: int) -> list[Result]:
+    """Returns the results of every `parts`-th mutant, beginning with that at place `part`."""
+    return list(trials(key, lambda found: found[part::parts]))
 
 
 def turn(last: str, catching: Set[str], spent: Mapping[str, float], claim: Exact) -> tuple[bool, bool, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -34,6 +35,12 @@ class ModelTask(PromptTask):
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals, their prompts framed."""
         return [replace(item, prompt=Framed(item.prompt, self.system)) for item in super().items_of(starts, split)]
+
+    def told(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Returns the tokens of prompts that a part has written: a text made from a framed one is framed again, as one
+        message of the user.
+        """
+        return super().told([one if isinstance(one, Framed) else Framed(one, self.system) for one in prompts])
 
 
 @dataclass(frozen=True)

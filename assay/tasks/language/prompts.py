@@ -167,15 +167,15 @@ class PromptTask:
         self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int
     ) -> Experience:
         """Samples completions of other prompts; `max_prompt` does not apply, since a hint makes a prompt longer."""
-        vocabulary = self.tokenizer.vocabulary
-        ids = [[vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
-        return self.completed(actor, ids, starts, samples, draw, split, greedy=False)
+        return self.completed(actor, self.told(prompts), starts, samples, draw, split, greedy=False)
 
     def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
         """Returns the same decisions after other prompts."""
-        vocabulary = self.tokenizer.vocabulary
-        ids = [[vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
-        return text.after_other_prompts(experience, ids, vocabulary.pad)
+        return text.after_other_prompts(experience, self.told(prompts), self.tokenizer.vocabulary.pad)
+
+    def told(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Returns the tokens of prompts that a part has written."""
+        return [[self.tokenizer.vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
 
     def completed(
         self,
