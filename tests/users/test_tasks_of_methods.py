@@ -67,6 +67,21 @@ def test_graded_rewards_train_and_what_is_missing_or_unbounded_is_named(
     assert trained(method, "bare.jsonl", "--reward", "rewards.py:graded") == 0, capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("_files")
+@pytest.mark.parametrize("method", ["dph-rl", "mpo-meta", "retroagent"])
+def test_what_a_method_keeps_of_the_prompts_of_a_chat_model_is_saved(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+    from tests.models.test_transformers import save_qwen
+
+    save_qwen(Path("model"))
+    words = ["--model", "model", "--steps", "1", "--max-tokens", "4", "--prompts", "2", "--eval-prompts", "2"]
+    words += [f"--set=before.{FIRST[method]}.steps=1"] if method in FIRST else []
+    assert main(["train", method, "--task", "answers.jsonl", *words, "--out", "run", "--json"]) == 0
+    assert Path("run/checkpoints/step-00000001").is_dir(), capsys.readouterr().err
+
+
 def test_the_methods_that_read_classes_are_known() -> None:
     for name in METHODS:
         recipe = catalogue.recipe_for(name, catalogue.find_task("addition-1"), {})

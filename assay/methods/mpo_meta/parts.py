@@ -179,7 +179,7 @@ class EvolvingRubric(Reward):
         drawn = random.uniform(scene.draw, start, sample).tolist()
         there = experience.mask.any(1).tolist()
         new = [
-            {**row, "score": score, "drawn": number}
+            {**row, "prompt": str(row["prompt"]), "score": score, "drawn": number}
             for row, score, number, is_there in zip(rows, sums, drawn, there, strict=True)
             if is_there
         ]

@@ -101,7 +101,7 @@ class Progress(Reward):
         reached = self.history(phi, won & there, groups.row_groups(experience))
         for row, value, is_there in zip(told, reached.tolist(), there.tolist(), strict=True):
             if is_there:
-                best[row["prompt"]] = max(best.get(row["prompt"], 0.0), value)
+                best[str(row["prompt"])] = max(best.get(row["prompt"], 0.0), value)
         scene.log("progress_paid", float(gain[there].sum()), float(there.sum()))
         scene.log("progress_before", float(before[there].sum()), float(there.sum()))
         return experience.with_columns(reward=experience.reward + on_last_decision(experience, gain).reward)
