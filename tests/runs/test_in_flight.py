@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -120,6 +121,39 @@ def test_versions_that_arrive_are_taken_over_if_they_are_newer() -> None:
     assert not sampler.arrived
     sampler.hear(9, "")  # was never published
     assert sampler.newest() == 5
+
+
+def test_a_version_that_was_fetched_beside_sampling_waits_until_it_is_asked_for() -> None:
+    plan, fetched = spoken("grpo"), list[int]()
+    sampler = sampler_of(plan)
+    sampler.is_in_flight = False
+    first = sampler.weights.fetch(0)["actor"]
+
+    class Noting(SameMemory):
+        def fetch(self, version: int, told: str = "") -> Any:
+            fetched.append(version)
+            return {"actor": {name: weight + version for name, weight in first.items()}}
+
+    def asked(version: int) -> float:
+        work = Work(0, range(3), 1, 0)
+        rows = sampler(Asked(work, np.arange(3), version, Progress(num_steps=4))).rows
+        assert rows.version is not None
+        assert set(rows.version.flatten().tolist()) == {version}
+        name = next(iter(first))
+        return round(float((sampler.engine.flats["actor"].snapshot()[name] - first[name]).mean()), 3)
+
+    sampler.weights = Noting()
+    assert asked(4) == 4.0
+    sampler.hear(5, "")
+    sampler.hear(4, "")  # is loaded
+    assert (asked(4), asked(5), asked(5), asked(6)) == (4.0, 5.0, 5.0, 6.0)
+    assert fetched == [4, 5, 6]
+    thread = threading.Thread(target=sampler.hear, args=(7, ""))
+    with sampler.reading:
+        thread.start()
+    assert asked(7) == 7.0
+    thread.join()
+    assert fetched == [4, 5, 6, 7]
 
 
 def test_a_run_takes_over_weights_in_the_middle_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
