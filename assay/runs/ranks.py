@@ -130,6 +130,7 @@ class Team:
         lock = "" if where is None else store.holder(where)
         opening = Opening(tuple(plan.code), sent, handed, loop.snapshot(), threads, where, lock)
         self.ranks.told(lambda: opening)
+        self.ranks.place(plan.placement.device)
         loop.engine.join(self.ranks, plan.recipe)
 
     def __enter__(self) -> Team:
@@ -235,6 +236,7 @@ def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
     for source in order.sources:
         load(source)
     plan: Plan = pickle.loads(order.plan)
+    ranks.place(plan.placement.device)
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     if order.handed:
         loop.begin(order.handed)
