@@ -34,6 +34,8 @@ FRAME = 8192
 """Bytes that are exchanged at once; longer items need a second exchange."""
 POLL = 1e-4
 """Seconds between two looks at an exchange between GPUs."""
+GPU = torch.device("cuda")
+"""A GPU without a number: each rank has its own."""
 SHARE = "Use fewer ranks, or --device cuda:0, which all ranks then share"
 
 
@@ -130,7 +132,7 @@ class Gloo(Ranks):
         machine has too few.
         """
         self.kind = torch.device(device).type
-        if device != "cuda" or self.nccl is not None:
+        if torch.device(device) != GPU or self.nccl is not None:
             return
         if self.local >= (there := torch.cuda.device_count()):
             raise AssayError(f"rank {self.rank} needs GPU {self.local}, but its machine has {there}. {SHARE}")
@@ -158,7 +160,7 @@ class Gloo(Ranks):
                 if time.monotonic() > due:
                     self.check()
                     due += BEAT
-            work.wait()  # raises what went wrong
+            work.wait(CONNECT)  # it is over; raises what went wrong
 
     # ------------------------------------------------------------------------------------------------ exchanges
     def meet(self, digest: Callable[[], int]) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Progress
+from assay.engine.placement import Placement
 from assay.ledger import Work
 from assay.models.bodies.token_table import TokenTable
 from assay.models.model import Policy
@@ -68,7 +69,7 @@ def test_equal_weights_under_new_numbers_change_no_bit(made: Callable[[], Plan])
         other.load(tree)
         return len(calls) // 2
 
-    other.newest = newer  # type: ignore[method-assign]
+    other.newest = newer  # type: ignore[method-assign, assignment]
     other.version = 0
     other.load(tree)
     after = sampled(other)
@@ -98,7 +99,7 @@ def test_every_decision_has_the_log_probability_of_the_version_that_it_records()
         sampler.load(trees[sampler.version])
         return sampler.version
 
-    sampler.newest = newer  # type: ignore[method-assign]
+    sampler.newest = newer  # type: ignore[method-assign, assignment]
     rows = sampled(sampler)
     assert rows.version is not None
     assert len(rows.version[rows.mask].unique()) > 2
@@ -107,6 +108,30 @@ def test_every_decision_has_the_log_probability_of_the_version_that_it_records()
         logp = sampler.engine.over("actor", rows, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp)
         here = rows.mask & (rows.version == version)
         assert torch.allclose(logp[here], rows.logp[here], atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("task", ["addition", "twenty-questions"])
+def test_weights_change_in_flight_on_a_gpu(task: str) -> None:
+    """Equal weights under new numbers change no bit of what the paged sampler writes."""
+    plan = make_plan("grpo", task, warmup=0, placement=Placement("cuda"))
+    plain, other = sampler_of(plan), sampler_of(plan)
+    plain.is_in_flight = False
+    before, tree, calls = sampled(plain), other.weights.fetch(0), list[int]()
+
+    def newer() -> int:
+        calls.append(len(calls))
+        other.load(tree)
+        return len(calls) // 2
+
+    other.newest = newer  # type: ignore[method-assign, assignment]
+    other.version = 0
+    other.load(tree)
+    after = sampled(other)
+    assert torch.equal(before.action, after.action)
+    assert torch.equal(before.logp, after.logp)
+    assert other.actor.sampler.held is not None
+    assert max(map(len, spans_of(after))) > 1
 
 
 def test_versions_that_arrive_are_taken_over_if_they_are_newer() -> None:

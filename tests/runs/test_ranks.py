@@ -172,7 +172,7 @@ def test_tensors_of_a_gpu_go_through_the_host_or_by_nccl(monkeypatch: pytest.Mon
     ranks.exchange(gloo.all_to_all, output := torch.zeros(4), sent)
     assert output.tolist() == [0.0, 1.0, 2.0, 3.0]
     looks, waited = iter([False, False, True]), list[str]()
-    work = SimpleNamespace(is_completed=lambda: next(looks), wait=lambda: waited.append("over"))
+    work = SimpleNamespace(is_completed=lambda: next(looks), wait=lambda seconds: waited.append("over"))
     ranks.nccl = SimpleNamespace(_allgather_base=lambda output, own: work, abort=lambda: waited.append("aborted"))
     ranks.exchange(gloo.all_gather, output, sent)
     assert (waited, list(looks)) == (["over"], [])
