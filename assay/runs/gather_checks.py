@@ -49,8 +49,6 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
             "--gatherers without --on, or --device cpu."
         )
     check_pieces(options, placement, rollout.num_starts)
-    if placement.ranks > 1:
-        raise AssayError(f"{asked} and --ranks is {placement.ranks}, but ranks sample themselves. Use one of the two.")
     if options.server:
         check_served(asked, options.lag, recipe)
     if options.in_flight and any(part.models for part in recipe.rewards):

@@ -251,7 +251,8 @@ def starter(plan: Plan, loop: Loop, weights: Weights, folder: Path, stack: ExitS
     if in_flight and not isinstance(plan.task.spec.action, Vocabulary):
         raise AssayError(f"--in-flight, but '{plan.task.name}' has no answers of tokens. {NO_FLIGHT}.")
     num = sum(flat.num_parameters for flat in loop.engine.flats.values())
-    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, weights, in_flight)
+    where = replace(plan.placement, ranks=1, sharded=False)
+    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, where, num, weights, in_flight)
     try:
         sent: bytes = pickle.dumps(kit)
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -40,6 +40,7 @@ from assay.runs.ranks import Opening, Team, opened, written
 from assay.runs.run import execute
 from assay.runs.signals import Stopped
 from assay.runs.worker import Callback
+from tests.runs.test_gatherers import cut, in_threads
 
 SHARDS, STEPS = 4, 2
 RECIPES = [
@@ -148,6 +149,36 @@ def test_each_rank_keeps_its_slice_of_the_optimizer_state(team: Team) -> None:
     whole = bytes_of(loop.engine.optimizers)
     team.lead(plan, loop, {})
     assert whole / team.num < bytes_of(loop.engine.optimizers) < 1.2 * whole / team.num
+
+
+# ---------------------------------------------------------------------------------------------------- gatherers
+def without_times(state: State) -> State:
+    """The state of a run without that of gatherers and what depends on the clock."""
+    metrics = [{name: value for name, value in one.items() if "idle/" not in name} for one in state["metrics"]]
+    return {name: value for name, value in state.items() if name != "gatherers"} | {"metrics": metrics}
+
+
+def test_gatherers_beside_ranks_change_no_bit(team: Team, tmp_path: Path) -> None:
+    plan = cut(plan_of("grpo", "addition-1", team.num), gatherers=2)
+    together = loop_of(plan)
+    with in_threads(plan, together, tmp_path), tuned(0):
+        team.lead(plan, together, {})
+        found = trained(together, tmp_path)
+        assert found["gatherers"]["ledger"] is not None
+        assert store.difference(alone("grpo", "addition-1"), without_times(found)) == []
+
+
+def test_gatherers_sample_ahead_of_ranks(tmp_path: Path) -> None:
+    """A run in processes; in it ranks compare their weights before each step."""
+    plan = cut(replace(plan_of("grpo", "bandit", 2), steps=4, warmup=0), gatherers=2, lag=1)
+    stale = list[float]()
+
+    def noted(done: int, metrics: Any, policy: Any) -> None:
+        stale.append(metrics["staleness_max"])
+
+    execute(plan, tmp_path, mode=Mode.SILENT, callbacks=[noted])
+    assert len(stale) == 4
+    assert max(stale) <= 1.0
 
 
 # ---------------------------------------------------------------------------------------------------- GPUs
