@@ -71,7 +71,7 @@ def shaken(loop: Loop) -> Loop:
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for weight in loop.actor.parameters():
-            weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.3)
+            weight.add_(torch.randn(weight.shape, generator=generator).to(weight.device), alpha=0.3)
     return loop
 
 

@@ -24,7 +24,7 @@ from assay.parts.rollouts.narrowed import Narrowed
 from assay.playing.narrowing import Narrowing
 from assay.playing.versions import VersionedDecoder
 from assay.runs.gather_pool import gatherers_of
-from assay.runs.options import GatherOptions, RunOptions
+from assay.runs.options import GatherOptions, LanguageOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.sampler import Asked, Kit, Sampler, for_sampling, spans_of
 from assay.runs.weights import SameMemory
@@ -111,10 +111,11 @@ def test_every_decision_has_the_log_probability_of_the_version_that_it_records()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.parametrize("task", ["addition", "twenty-questions"])
-def test_weights_change_in_flight_on_a_gpu(task: str) -> None:
+@pytest.mark.parametrize(("task", "longest"), [("addition", 200), ("twenty-questions", None)])
+def test_weights_change_in_flight_on_a_gpu(task: str, longest: int | None) -> None:
     """Equal weights under new numbers change no bit of what the paged sampler writes."""
-    plan = make_plan("grpo", task, warmup=0, placement=Placement("cuda"))
+    options = RunOptions(language=LanguageOptions(max_tokens=longest))
+    plan = make_plan("grpo", task, warmup=0, placement=Placement("cuda"), options=options)
     plain, other = sampler_of(plan), sampler_of(plan)
     plain.is_in_flight = False
     before, tree, calls = sampled(plain), other.weights.fetch(0), list[int]()
