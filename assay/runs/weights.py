@@ -31,6 +31,10 @@ TREE = "$tree"
 """The entry of a file that holds the tree as JSON, in which names stand for its tensors."""
 
 
+READERS = min(16, os.cpu_count() or 1)
+"""Threads that read a file for a GPU, each with a part in pinned memory: at lag 0 sampling waits for them."""
+
+
 class WeightsMissing(AssayError):
     """A version of the weights could not be fetched in time."""
 
@@ -169,7 +173,7 @@ def copied(path: Path, device: str) -> tuple[Tensor, str]:
             there[start : start + many].copy_(own[:many], non_blocking=True)
         return hashlib.sha256(own[:many].numpy()).digest()  # type: ignore[arg-type]
 
-    with path.open("rb") as stream, ThreadPoolExecutor(digests.THREADS) as pool:
+    with path.open("rb") as stream, ThreadPoolExecutor(READERS) as pool:
         parts = list(pool.map(read, range(0, max(1, size), part)))
     if side is not None:
         side.synchronize()
