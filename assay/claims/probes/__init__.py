@@ -17,6 +17,7 @@ from assay.claims.probes.completions import (
     mode_gap,
     reward_gap,
     rewarded,
+    rewarded_in_turn,
 )
 from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions, recorded_near
 from assay.claims.probes.episodes import (
@@ -148,6 +149,7 @@ __all__ = [
     "recorded_near",
     "reward_gap",
     "rewarded",
+    "rewarded_in_turn",
     "schedule_gap",
     "sequences",
     "slopes",

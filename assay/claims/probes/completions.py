@@ -11,7 +11,7 @@ from torch import Tensor
 
 from assay.claims.probes.tensors import distance
 from assay.core.recipe import Recipe
-from assay.core.record import Experience, Outcome, Score
+from assay.core.record import Experience, Outcome, Progress, Score
 from assay.core.slots import Models, Scene, Transform
 from assay.core.slots.scene import NoModels
 from assay.core.verifier import Verifier
@@ -51,10 +51,21 @@ def rewarded(recipe: Recipe, task: PromptTask, experience: Experience, models: M
 
     Assumes that the whole reward belongs on the last decision: what stands elsewhere is counted ten times.
     """
-    for part in recipe.rewards:
-        experience = part(experience, Scene(task, models))
-    over = experience.terminal | experience.truncated
-    return (experience.reward.double() * torch.where(over, 1.0, 10.0)).sum(1)
+    return rewarded_in_turn(recipe, task, [experience], models)[0]
+
+
+def rewarded_in_turn(
+    recipe: Recipe, task: PromptTask, steps: Sequence[Experience], models: Models = NoModels()
+) -> list[Tensor]:
+    """Returns `rewarded` of the experience of several steps; the states of the rewards are kept between them."""
+    states, found = [part.init(Scene(task, models)) for part in recipe.rewards], []
+    for number, experience in enumerate(steps):
+        scene = Scene(task, models, progress=Progress(number, len(steps)))
+        for part, state in zip(recipe.rewards, states, strict=True):
+            experience = part(experience, scene, state)
+        over = experience.terminal | experience.truncated
+        found.append((experience.reward.double() * torch.where(over, 1.0, 10.0)).sum(1))
+    return found
 
 
 def completed(
