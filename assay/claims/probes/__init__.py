@@ -18,6 +18,7 @@ from assay.claims.probes.completions import (
     reward_gap,
     rewarded,
     rewarded_in_turn,
+    table_gap,
 )
 from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions, recorded_near
 from assay.claims.probes.episodes import (
@@ -156,6 +157,7 @@ __all__ = [
     "small_policy",
     "source_gap",
     "spelling",
+    "table_gap",
     "table_of",
     "token_episodes",
     "trained",

@@ -111,6 +111,21 @@ def reward_gap(recipe: Recipe, expected: Mapping[str, float], max_tokens: int = 
     return distance(rewarded(recipe, *answered(list(expected), max_tokens)), list(expected.values()))
 
 
+def table_gap(
+    recipe: Recipe,
+    task: PromptTask,
+    table: Sequence[tuple[str, int, float]],
+    *,
+    cut: Sequence[int] = (),
+    faults: Sequence[int] = (),
+    prob: Sequence[float] = (),
+) -> float:
+    """Returns how far the recipe's rewards are from a table of (completion, start, reward); see `completed`."""
+    said, starts, expected = zip(*table, strict=True)
+    rows = completed(task, said, starts, cut=cut, faults=faults, prob=prob)
+    return distance(rewarded(recipe, task, rows), expected)
+
+
 def log_gap(part: Transform, expected: Mapping[str, float], task: PromptTask, rows: Experience) -> float:
     """Returns how far the means of metrics that a part logs of verified rows are from the expected."""
     scene = Scene(task)

@@ -17,7 +17,7 @@ SAID = (
 """Answered, answered without the format, refused, answered."""
 HELP = [2.0, 1.0, -1.0, 4.0]
 """Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
-GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0])
+GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0][: len(rows)])
 
 
 def distance_from_table(ours: Recipe) -> float:
