@@ -11,6 +11,7 @@ from assay.claims.probes import by_hand
 from assay.claims.probes.completions import (
     answered,
     completed,
+    decoded_logp,
     labelled,
     listed,
     log_gap,
@@ -71,6 +72,7 @@ from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import (
     Probe,
     advantages,
+    auc,
     credited,
     decision_weights,
     derivative,
@@ -102,6 +104,7 @@ __all__ = [
     "all_games",
     "answered",
     "at_posterior",
+    "auc",
     "bandit_episodes",
     "bandit_experience",
     "bandit_grad",
@@ -113,6 +116,7 @@ __all__ = [
     "completed",
     "credited",
     "decision_weights",
+    "decoded_logp",
     "derivative",
     "distance",
     "distance_from_posterior",

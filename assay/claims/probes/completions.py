@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -140,3 +141,13 @@ def mode_gap(recipe: Recipe, modes: Mapping[str, str]) -> float:
     """
     expected = {f"mode/{name}": num / len(modes) for name, num in Counter(modes.values()).items()}
     return log_gap(recipe.credit[0], expected, *answered(list(modes)))
+
+
+@torch.no_grad()
+def decoded_logp(actor: Any, before: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    """Returns the log-probability of each token after those before it, decoded one after the other, [tokens]."""
+    decoder, found = actor.decoder([before], [1], len(tokens)), []
+    for token in tokens:
+        found.append(decoder.logits()[0].log_softmax(-1)[token])
+        decoder.push(torch.tensor([token]))
+    return torch.stack(found)

@@ -8,36 +8,24 @@ gradient's length alone; where rates differ between prompts it turns the gradien
 well, and the correction with each prompt's own rates turns it back. A group deviation would undo any correction.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from assay import recipes
 from assay.claims import Exact, Expect, Final, Measured, Method, by_hand, same_gradient
-from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
-from assay.methods.noisy_rlvr.parts import Appeals, rate_of
+from assay.methods.noisy_rlvr.parts import Appeals, Rates, backward, noisy, rate_of
 from assay.parts.credit.outcome import Constant, LeaveOneOut, OutcomeCredit
 from assay.parts.rewards.labels import ByLabel
-from assay.parts.rewards.noise import Noisy
 from assay.parts.rewards.scaled import ScaledReward
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
-Rates = Mapping[str, tuple[float, float]]
-"""(f0, f1) of each label; the empty label is every prompt's where no fact is the label."""
 EVERYWHERE: Rates = {"": (0.1, 0.2)}
 """The paper's synthetic noise, the same for all prompts."""
 SO_FAR = {"right": ScaledReward(1.0)}
 """The rule that a row is right if the rewards so far accept it, that is, add up to more than 1/2."""
-
-
-def backward(f0: float, f1: float) -> dict[str, float]:
-    """What an accepted and a rejected answer get; in expectation a right one gets 1, a wrong one 0."""
-    if min(f0, f1) < 0.0 or f0 + f1 >= 1.0:
-        raise AssayError(f"the rates of a verifier are {f0} and {f1}. Give numbers from 0 that add up to less than 1")
-    return {"right": (1.0 - f0) / (1.0 - f0 - f1), "wrong": -f0 / (1.0 - f0 - f1)}
 
 
 def recipe(
@@ -55,11 +43,6 @@ def forward(
     f1, credit = EVERYWHERE[""][1], (OutcomeCredit(Constant()),)
     weights = Appeals(share, judge) if share else ByLabel({"": {"right": f1, "wrong": f1 - 1.0}}, SO_FAR, label="")
     return replace(recipes.grpo(world), name="noisy-rlvr-forward", rewards=(reward, weights), credit=credit)
-
-
-def noisy(rates: Rates, label: str = "label") -> Reward:
-    """The verifier with these errors, for testbeds: it logs the truth as `verdict/LABEL/right`."""
-    return Noisy(ByLabel({kind: {"right": 1.0 - f1, "wrong": f0} for kind, (f0, f1) in rates.items()}, label=label))
 
 
 LEVELS = {"0-easy": (0.0, 0.1), "1-even": (0.0, 0.1), "2-hard": (0.3, 0.3), "3-rare": (0.3, 0.3)}

@@ -1,7 +1,8 @@
-"""How often a verifier errs, estimated from appeals. Axes: B sequences."""
+"""A verifier that errs: what its verdicts are worth, and how often it errs. Axes: B sequences."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,8 +13,24 @@ from assay.core.verifier import Verifier
 from assay.ops import groups
 from assay.parts.rewards.combine import placed
 from assay.parts.rewards.function import uniform_of
+from assay.parts.rewards.labels import ByLabel
+from assay.parts.rewards.noise import Noisy
 
 TINY = 1e-5
+Rates = Mapping[str, tuple[float, float]]
+"""(f0, f1) of each label; the empty label is every prompt's where no fact is the label."""
+
+
+def backward(f0: float, f1: float) -> dict[str, float]:
+    """What an accepted and a rejected answer get; in expectation a right one gets 1, a wrong one 0."""
+    if min(f0, f1) < 0.0 or f0 + f1 >= 1.0:
+        raise AssayError(f"the rates of a verifier are {f0} and {f1}. Give numbers from 0 that add up to less than 1")
+    return {"right": (1.0 - f0) / (1.0 - f0 - f1), "wrong": -f0 / (1.0 - f0 - f1)}
+
+
+def noisy(rates: Rates, label: str = "label") -> Reward:
+    """The verifier with these errors, for testbeds: it logs the truth as `verdict/LABEL/right`."""
+    return Noisy(ByLabel({kind: {"right": 1.0 - f1, "wrong": f0} for kind, (f0, f1) in rates.items()}, label=label))
 
 
 @dataclass(frozen=True)
