@@ -78,7 +78,7 @@ class Vote(Choice):
 
         AssayError where the fact `responses` of a prompt does not list them.
         """
-        given = [item.facts.get("responses") for item in task.items_of(np.asarray(starts), split)]
+        given: list[Any] = [item.facts.get("responses") for item in task.items_of(np.asarray(starts), split)]
         if not all(isinstance(one, tuple | list) for one in given):
             raise AssayError("a vote shows responses in several orders. Use a task whose fact `responses` lists them")
         shown = [self.orders(draw, start, len(one)) for start, one in zip(starts, given, strict=True)]
