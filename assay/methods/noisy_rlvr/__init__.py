@@ -11,7 +11,7 @@ well, and the correction with each prompt's own rates turns it back. A group dev
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Exact, Expect, Final, Measured, Method, by_hand, same_gradient
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method, by_hand, same_gradient
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
@@ -55,6 +55,11 @@ METHOD = Method(
     "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="easy-and-hard", family="policy gradient",
     base=recipes.grpo,
     variants={"forward": forward},
+    mutants=(
+        Edit("accepted answers get 1", backward, "(1.0 - f0) / (1.0 - f0 - f1)", "1.0"),
+        Edit("rejected answers get 0", backward, "-f0 / (1.0 - f0 - f1)", "0.0"),
+        Edit("appeals that were not drawn are right", rate_of, "missed = overturned / share", "missed = overturned"),
+    ),
     departures=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",
