@@ -14,7 +14,7 @@ from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
 from assay.methods.alphaalign import refusal_of
-from assay.methods.noisy_rlvr.parts import backward, noisy
+from assay.methods.noisy_rlvr.parts import Backward, noisy
 from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
 from assay.runs import catalogue
@@ -87,4 +87,4 @@ def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:
     assert sum(value for value, _ in truth) / sum(count for _, count in truth) == 0.5
     assert torch.equal(channel(rows, scene).reward, channel(rows, scene).reward)
     with pytest.raises(AssayError, match="add up to less than 1"):
-        backward(0.5, 0.5)
+        Backward({"": (0.5, 0.5)})

@@ -11,38 +11,32 @@ well, and the correction with each prompt's own rates turns it back. A group dev
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Edit, Exact, Expect, Final, Measured, Method, by_hand, same_gradient
+from assay.claims import Exact, Expect, Final, Measured, Method, by_hand, same_gradient
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
-from assay.methods.noisy_rlvr.parts import Appeals, Rates, backward, noisy, rate_of
+from assay.methods.noisy_rlvr.parts import Backward, Forward, Rates, noisy, rate_of
 from assay.parts.credit.outcome import Constant, LeaveOneOut, OutcomeCredit
-from assay.parts.rewards.labels import ByLabel
-from assay.parts.rewards.scaled import ScaledReward
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 EVERYWHERE: Rates = {"": (0.1, 0.2)}
 """The paper's synthetic noise, the same for all prompts."""
-SO_FAR = {"right": ScaledReward(1.0)}
-"""The rule that a row is right if the rewards so far accept it, that is, add up to more than 1/2."""
 
 
 def recipe(
     world: Defaults = LANGUAGE, rates: Rates = EVERYWHERE, label: str = "", reward: Reward = Verifier()
 ) -> Recipe:
-    corrected = ByLabel({kind: backward(*errs) for kind, errs in rates.items()}, SO_FAR, label=label)
-    credit = (OutcomeCredit(LeaveOneOut()),)
-    return replace(recipes.grpo(world), name="noisy-rlvr", rewards=(reward, corrected), credit=credit)
+    rewards, credit = (reward, Backward(rates, label)), (OutcomeCredit(LeaveOneOut()),)
+    return replace(recipes.grpo(world), name="noisy-rlvr", rewards=rewards, credit=credit)
 
 
 def forward(
     world: Defaults = LANGUAGE, share: float = 0.0, judge: Reward = Verifier(), reward: Reward = Verifier()
 ) -> Recipe:
     """The signed weights without a baseline; with a `share` above 0 the rate comes from appeals to `judge`."""
-    f1, credit = EVERYWHERE[""][1], (OutcomeCredit(Constant()),)
-    weights = Appeals(share, judge) if share else ByLabel({"": {"right": f1, "wrong": f1 - 1.0}}, SO_FAR, label="")
-    return replace(recipes.grpo(world), name="noisy-rlvr-forward", rewards=(reward, weights), credit=credit)
+    rewards, credit = (reward, Forward(EVERYWHERE[""][1], share, judge)), (OutcomeCredit(Constant()),)
+    return replace(recipes.grpo(world), name="noisy-rlvr-forward", rewards=rewards, credit=credit)
 
 
 LEVELS = {"0-easy": (0.0, 0.1), "1-even": (0.0, 0.1), "2-hard": (0.3, 0.3), "3-rare": (0.3, 0.3)}
@@ -55,11 +49,6 @@ METHOD = Method(
     "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="easy-and-hard", family="policy gradient",
     base=recipes.grpo,
     variants={"forward": forward},
-    mutants=(
-        Edit("accepted answers get 1", backward, "(1.0 - f0) / (1.0 - f0 - f1)", "1.0"),
-        Edit("rejected answers get 0", backward, "-f0 / (1.0 - f0 - f1)", "0.0"),
-        Edit("appeals that were not drawn are right", rate_of, "missed = overturned / share", "missed = overturned"),
-    ),
     departures=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",

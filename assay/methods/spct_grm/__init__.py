@@ -14,7 +14,7 @@ from assay.claims import Edit, Exact, Measured, Method, probes, same_gradient
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw
 from assay.methods.spct_grm import claims
-from assay.methods.spct_grm.parts import Vote, is_right, mapped_back, right_ranking
+from assay.methods.spct_grm.parts import RightRanking, Vote, is_right, mapped_back
 from assay.parts.aggregations import SequenceMean
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rewards.function import FromFunction
@@ -29,7 +29,7 @@ def recipe(world: Defaults = LANGUAGE, kl: float = 0.08) -> Recipe:
         base,
         name="spct-grm",
         rollout=Episodes(num_starts=32, group_size=4),
-        rewards=(FromFunction(right_ranking),),
+        rewards=(FromFunction(RightRanking()),),
         stages=(stage, *base.stages[1:]),
         copies={"reference": Copy("actor")},
     )
@@ -45,7 +45,7 @@ METHOD = Method(
     mutants=(
         Edit("a tie wins", is_right, "scores[answer - 1] > score", "scores[answer - 1] >= score"),
         Edit("the first response is best", is_right, "place != answer - 1", "place != 0"),
-        Edit("0 for a wrong ranking", right_ranking, "else -1.0", "else 0.0"),
+        Edit("0 for a wrong ranking", RightRanking.__call__, "else -1.0", "else 0.0"),
         Edit("orders are not mapped back", mapped_back, "order.index(response)", "response"),
         Edit("the smallest meta scores are kept", Vote.total, "-meta[k]", "meta[k]"),
         Edit("one order for all judgements", Vote.orders, "np.arange(self.samples)[:, None]",

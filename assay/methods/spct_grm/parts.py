@@ -19,16 +19,23 @@ Scores = Sequence[int] | None
 """The scores of one judgement; None where it cannot be read."""
 
 
-def right_ranking(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """+1 if the scores rank the labelled best response strictly first, else -1. arXiv:2504.02495, eq. 11.
+@dataclass(frozen=True)
+class RightRanking(Choice):
+    """+1 if the scores after the last `mark` rank the labelled best response strictly first, else -1, for each row.
 
     The prompt's answer is the number of the best response, counted from 1, or the label of a single one; the fact
     `responses` holds the responses or says how many there are, else as many as were scored, at least two.
+    arXiv:2504.02495, eq. 11.
     """
-    wrong = next((row for row in rows if not row["answer"].isdigit()), None)
-    if wrong is not None:
-        raise AssayError(f"the answer '{wrong['answer']}' of a prompt must be the number of its best response")
-    return [1.0 if is_right(scores_in(row["completion"]), row) else -1.0 for row in rows]
+
+    mark: str = ":"
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
+        """Returns the numbers; AssayError for an answer that is no number."""
+        wrong = next((row for row in rows if not row["answer"].isdigit()), None)
+        if wrong is not None:
+            raise AssayError(f"the answer '{wrong['answer']}' of a prompt must be the number of its best response")
+        return [1.0 if is_right(scores_in(row["completion"], self.mark), row) else -1.0 for row in rows]
 
 
 def is_right(scores: Scores, row: Mapping[str, Any]) -> bool:
