@@ -18,7 +18,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Need, Origin, Progress, State, Sums, concatenate
-from assay.core.slots import Sampled, Scene, Task, Transform
+from assay.core.slots import Sampled, Scene, Task, Transform, logp_of
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
@@ -212,9 +212,7 @@ class Loop:
         has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and "logp_model" not in fresh.extra
         if self.engine.placement.precision is None or Need.LOGP not in recipe.needs or not has_own:
             return fresh
-        logp = self.engine.over(
-            recipe.behaviour, fresh, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp
-        )
+        logp = self.engine.over(recipe.behaviour, fresh, logp_of)
         own = fresh.mask if fresh.source is None else fresh.mask & (fresh.source == int(Origin.POLICY)).unsqueeze(1)
         logp = torch.where(own, logp.to(fresh.logp.dtype), fresh.logp)
         gap = logp - fresh.logp

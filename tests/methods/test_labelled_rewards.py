@@ -14,7 +14,7 @@ from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
 from assay.methods.alphaalign import refusal_of
-from assay.methods.noisy_rlvr.parts import NoisyChannel, Rates
+from assay.methods.noisy_rlvr.parts import Backward, noisy
 from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
 from assay.runs import catalogue
@@ -80,11 +80,11 @@ def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:
     answers = [item.answer for item in task.items_of(torch.tensor([0, 1]), 0)]
     said = [answers[0], "b", answers[1], "b"] * num
     rows, scene = probes.completed(task, said, [0, 0, 1, 1] * num), Scene(task)
-    channel = NoisyChannel({"easy": Rates(0.0, 0.1), "hard": Rates(0.3, 0.3)}, "kind")
+    channel = noisy({"easy": (0.0, 0.1), "hard": (0.3, 0.3)}, "kind")
     found = channel(rows, scene).reward.sum(1).view(num, 4).mean(0)
     assert found.tolist() == pytest.approx([0.9, 0.0, 0.7, 0.3], abs=0.03)
-    truth = scene.metrics["clean/hard"]
+    truth = scene.metrics["verdict/hard/right"]
     assert sum(value for value, _ in truth) / sum(count for _, count in truth) == 0.5
     assert torch.equal(channel(rows, scene).reward, channel(rows, scene).reward)
     with pytest.raises(AssayError, match="add up to less than 1"):
-        Rates(0.5, 0.5)
+        Backward({"": (0.5, 0.5)})

@@ -29,7 +29,9 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.playing import text
 from assay.recipes.defaults import LANGUAGE, TABLE
 from assay.runs import catalogue
+from assay.runs.sampler import models_of
 from assay.tasks.control.cartpole import cartpole
+from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
 
 
@@ -404,3 +406,18 @@ def test_matches_are_counted_asked_for_once_or_paid_less_and_less() -> None:
     for decay in (-0.1, 1.0):
         with pytest.raises(AssayError, match=r"Matches\.decay"):
             Matches("a", 0, decay=decay)
+
+
+def test_a_combination_reads_the_models_of_its_components() -> None:
+    recipe = catalogue.methods()["rlpr"].recipe()
+    assert models_of(recipe) == ("actor", "start")
+    with pytest.raises(AssayError, match="WeightedSum reads 'start', which is not a model of this recipe"):
+        replace(recipe, copies={}).check()
+
+
+def test_a_function_that_fails_on_a_demonstration_fails_before_the_run() -> None:
+    def broken(rows: list[dict[str, Any]]) -> list[float]:
+        return [float(row["absent"]) for row in rows]
+
+    with pytest.raises(AssayError, match="broken raised KeyError"):
+        FromFunction(broken).init(Scene(addition(1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -114,6 +115,15 @@ def test_a_sample_trains_only_where_a_mutant_passes_the_claims(monkeypatch: pyte
     outcomes = {one.outcome for one in trial.quick_trials("bc", 1000)}
     assert outcomes == {trial.CAUGHT, trial.NOT_REACHED}, "this run calls no code of the method"
     assert len(runs) == 1
+
+
+def test_code_that_a_thread_of_the_run_calls_is_reached() -> None:
+    numbers = torch.ones(1), torch.ones(1)
+    with trial.traced() as reached:
+        thread = threading.Thread(target=ratio_loss, args=numbers)
+        thread.start()
+        thread.join()
+    assert ratio_loss.__code__ in reached
 
 
 def test_a_mutant_of_code_that_no_run_reaches_is_kept_apart() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.claims.probes.tensors import distance
 from assay.core.recipe import Recipe
-from assay.core.record import Experience, Outcome, Score
+from assay.core.record import Experience, Outcome, Progress, Score
 from assay.core.slots import Models, Scene, Transform
 from assay.core.slots.scene import NoModels
 from assay.core.verifier import Verifier
@@ -51,10 +52,21 @@ def rewarded(recipe: Recipe, task: PromptTask, experience: Experience, models: M
 
     Assumes that the whole reward belongs on the last decision: what stands elsewhere is counted ten times.
     """
-    for part in recipe.rewards:
-        experience = part(experience, Scene(task, models))
-    over = experience.terminal | experience.truncated
-    return (experience.reward.double() * torch.where(over, 1.0, 10.0)).sum(1)
+    return rewarded_in_turn(recipe, task, [experience], models)[0]
+
+
+def rewarded_in_turn(
+    recipe: Recipe, task: PromptTask, steps: Sequence[Experience], models: Models = NoModels()
+) -> list[Tensor]:
+    """Returns `rewarded` of the experience of several steps; the states of the rewards are kept between them."""
+    states, found = [part.init(Scene(task, models)) for part in recipe.rewards], []
+    for number, experience in enumerate(steps):
+        scene = Scene(task, models, progress=Progress(number, len(steps)))
+        for part, state in zip(recipe.rewards, states, strict=True):
+            experience = part(experience, scene, state)
+        over = experience.terminal | experience.truncated
+        found.append((experience.reward.double() * torch.where(over, 1.0, 10.0)).sum(1))
+    return found
 
 
 def completed(
@@ -100,6 +112,21 @@ def reward_gap(recipe: Recipe, expected: Mapping[str, float], max_tokens: int = 
     return distance(rewarded(recipe, *answered(list(expected), max_tokens)), list(expected.values()))
 
 
+def table_gap(
+    recipe: Recipe,
+    task: PromptTask,
+    table: Sequence[tuple[str, int, float]],
+    *,
+    cut: Sequence[int] = (),
+    faults: Sequence[int] = (),
+    prob: Sequence[float] = (),
+) -> float:
+    """Returns how far the recipe's rewards are from a table of (completion, start, reward); see `completed`."""
+    said, starts, expected = zip(*table, strict=True)
+    rows = completed(task, said, starts, cut=cut, faults=faults, prob=prob)
+    return distance(rewarded(recipe, task, rows), expected)
+
+
 def log_gap(part: Transform, expected: Mapping[str, float], task: PromptTask, rows: Experience) -> float:
     """Returns how far the means of metrics that a part logs of verified rows are from the expected."""
     scene = Scene(task)
@@ -114,3 +141,13 @@ def mode_gap(recipe: Recipe, modes: Mapping[str, str]) -> float:
     """
     expected = {f"mode/{name}": num / len(modes) for name, num in Counter(modes.values()).items()}
     return log_gap(recipe.credit[0], expected, *answered(list(modes)))
+
+
+@torch.no_grad()
+def decoded_logp(actor: Any, before: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    """Returns the log-probability of each token after those before it, decoded one after the other, [tokens]."""
+    decoder, found = actor.decoder([before], [1], len(tokens)), []
+    for token in tokens:
+        found.append(decoder.logits()[0].log_softmax(-1)[token])
+        decoder.push(torch.tensor([token]))
+    return torch.stack(found)

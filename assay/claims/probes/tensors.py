@@ -202,6 +202,13 @@ def distance(found: Tensor | Sequence[float], expected: Tensor | Sequence[float]
     return float((ours - theirs).abs().max().nan_to_num(torch.inf))
 
 
+def auc(value: Tensor, is_right: Tensor) -> float:
+    """Returns P(a right row has a larger value than a wrong one), ties a half; 1/2 if all are right or all wrong."""
+    right, wrong = value[is_right].unsqueeze(1), value[~is_right]
+    better = (right > wrong).double() + (right == wrong).double() / 2
+    return float(better.mean()) if better.numel() else 0.5
+
+
 def check_shapes(experience: Experience, given: Mapping[str, Tensor | None]) -> None:
     """Raises AssayError unless every tensor has one number for each decision."""
     for name, tensor in given.items():

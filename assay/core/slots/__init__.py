@@ -29,7 +29,7 @@ from assay.core.slots.models import (
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
 from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
-from assay.core.slots.scene import ALONE, Models, Scene
+from assay.core.slots.scene import ALONE, Models, Scene, logp_of
 from assay.core.slots.tasks import (
     AnsweringTask,
     CostlyTask,
@@ -161,6 +161,7 @@ __all__ = [
     "View",
     "Wrapper",
     "frame_of",
+    "logp_of",
     "most_decisions",
     "number",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, Progress
+from assay.core.record import Draw, Experience, Need, Progress
 from assay.core.slots.tasks import Task
 
 NO_STARTS = np.empty(0, dtype=np.int64)
@@ -20,6 +20,12 @@ DISCARDED = "discarded_decisions"
 
 OnRows = Callable[[Any, Experience], Tensor]
 """function(model, rows): a tensor whose first axis is the rows."""
+
+
+def logp_of(actor: Any, rows: Experience) -> Tensor:
+    """Returns an actor's log-probabilities of the recorded decisions, [B, T]: for `Models.over`."""
+    logp: Tensor = actor.score(rows, frozenset({Need.LOGP})).logp
+    return logp
 
 
 class Models(Protocol):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from assay.core.record import Experience, Need, State
+from assay.core.settings import models_read
 from assay.core.slots.scene import ALONE, Scene
 
 
@@ -35,8 +36,10 @@ class Transform(Protocol):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models it uses through `scene.models`; a plan without one of them is an error."""
-        return ()
+        """Models it uses through `scene.models`, by default all that its settings and parts name (`model_name`); a plan
+        without one of them is an error.
+        """
+        return tuple(models_read(self))
 
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run."""

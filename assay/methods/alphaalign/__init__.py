@@ -15,9 +15,10 @@ from assay.claims import Average, Exact, Measured, Method, by_hand, probes, same
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
-from assay.methods.alphaalign.claims import GIVEN, Jittered, distance_from_table
+from assay.methods.alphaalign.claims import GIVEN, distance_from_table, jittered
 from assay.parts.rewards.combine import Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.labels import ByLabel
+from assay.parts.rewards.noise import Noisy
 from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.tasks.language import refusing
@@ -54,7 +55,7 @@ def recipe(
 
 SIGNS = (Matches(refusing.FORMAT), refusal_of(">", refusing.REFUSE))
 """Format and refusal of the testbed."""
-TEN = Jittered(scale=10.0)
+TEN = Noisy(noise=jittered)
 """Helpfulness of the testbed: correctness with noise, in units ten times as large."""
 SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64)
 SMALL = SMALL.set("rollout.num_starts", 16)

@@ -1,20 +1,13 @@
-"""alphaalign's reward on given completions, and the helpfulness of its testbed. Axes: B sequences."""
+"""alphaalign's reward on given completions, and the noise of its testbed. Axes: B sequences."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.claims import probes
 from assay.core.recipe import Recipe
-from assay.core.record import Experience
-from assay.core.slots import Reward, Scene
-from assay.core.verifier import Verifier
-from assay.parts.rewards.combine import Rescored
-from assay.parts.rewards.function import FromFunction, uniform_of
+from assay.parts.rewards.function import FromFunction
 
 TASK, THOUGHT = probes.labelled("benign", "harmful", "benign"), "<safety_reasoning>I'm sorry</safety_reasoning>"
 SAID = (
@@ -24,7 +17,7 @@ SAID = (
 """Answered, answered without the format, refused, answered."""
 HELP = [2.0, 1.0, -1.0, 4.0]
 """Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
-GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0])
+GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0][: len(rows)])
 
 
 def distance_from_table(ours: Recipe) -> float:
@@ -36,19 +29,6 @@ def distance_from_table(ours: Recipe) -> float:
     return probes.distance(probes.rewarded(ours, TASK, rows), [*benign, *harmful, 0.5, 0.0])
 
 
-@dataclass(frozen=True)
-class Jittered(Rescored):
-    """reward = scale * (total of `reward` + normal noise of `deviation`): a learned score with its own units.
-
-    Draws belong to (step, start, sample). Degenerate: deviation 0 and scale 1 give the total.
-    """
-
-    reward: Reward = Verifier()
-    scale: float = 1.0
-    deviation: float = 0.1
-    stochastic: ClassVar[bool] = True
-
-    def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
-        """Returns the noisy totals."""
-        noise = torch.special.ndtri(uniform_of(rewarded, scene)).to(total_B.dtype)
-        return self.scale * (total_B + self.deviation * noise)
+def jittered(total_B: Tensor, uniform_B: Tensor) -> Tensor:
+    """Returns totals with normal noise of 0.1, in units ten times as large: a learned score."""
+    return 10.0 * (total_B + 0.1 * torch.special.ndtri(uniform_B).to(total_B.dtype))

@@ -57,8 +57,8 @@ def score_error(spare: SpareToken) -> float:
     error, vocabulary = float(found[2:].abs().max()), task.tokenizer.vocabulary
     for row, answer in enumerate(said[:2]):
         told = [vocabulary.bos, *task.tokenizer.encode(task.items.item(row, 0).prompt), *task.tokenizer.encode(answer)]
-        logits = actor.decoder([[*told, vocabulary.eos]], [1], 1).logits()[0]
-        error = max(error, abs(float(found[row]) - 0.1 * (float(logits.log_softmax(-1)[-1]) + 23.0)))
+        (logp,) = probes.decoded_logp(actor, [*told, vocabulary.eos], [vocabulary.size - 1])
+        error = max(error, abs(float(found[row]) - 0.1 * (float(logp) + 23.0)))
     return error
 
 
@@ -87,11 +87,4 @@ class Separation:
             own = self.spare.of(policy.actor, played)
         ended, right = played.terminal.any(1) & ~played.truncated.any(1), played.column("score") >= 1.0
         mean = played.logp.sum(1) / played.mask.sum(1).clamp(min=1)
-        return auc(own[ended], right[ended]) - auc(mean[ended], right[ended])
-
-
-def auc(value: Tensor, is_right: Tensor) -> float:
-    """Returns P(a right answer has the larger value), ties a half; 1/2 if all are right or all wrong."""
-    right, wrong = value[is_right].unsqueeze(1), value[~is_right]
-    better = (right > wrong).double() + (right == wrong).double() / 2
-    return float(better.mean()) if better.numel() else 0.5
+        return probes.auc(own[ended], right[ended]) - probes.auc(mean[ended], right[ended])

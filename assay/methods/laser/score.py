@@ -108,11 +108,6 @@ class Blend(Credit):
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Returns the name of the policy that scores."""
-        return (self.actor,)
-
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `advantage`; at share 0 no model is asked."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, State
+from assay.core.record import Experience, State
 from assay.core.settings import model_name
-from assay.core.slots import Prepare, PromptedTask, Scene
+from assay.core.slots import Prepare, PromptedTask, Scene, logp_of
 from assay.ops import groups
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.reweigh import BySign, Reweigh, WithoutIdle
@@ -56,10 +55,5 @@ class WithoutPrompt(Prepare):
         if not isinstance(task, PromptedTask):  # outside of a run; `init` refuses such tasks
             return experience
         bare = task.onto(experience, [""] * len(experience))
-
-        def score(actor: Any, rows: Experience) -> Tensor:
-            logp: Tensor = actor.score(rows, frozenset({Need.LOGP})).logp
-            return logp
-
-        logp = scene.models.over(self.actor, bare, score).to(bare.logp.dtype)
+        logp = scene.models.over(self.actor, bare, logp_of).to(bare.logp.dtype)
         return replace(bare, logp=logp * bare.mask)

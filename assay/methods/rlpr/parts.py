@@ -5,53 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, State
+from assay.core.record import Experience, State
 from assay.core.settings import model_name
-from assay.core.slots import Choice, Reward, Scene, Select
+from assay.core.slots import Reward, Scene, Select, logp_of
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
+from assay.parts.rewards.likelihood import Reduce, mean_probability
 from assay.playing import text
 from assay.tasks.language.prompts import PromptTask
-
-
-class Reduce(Choice, Protocol):
-    """One number for each row from the probabilities of its reference tokens."""
-
-    def __call__(self, logp_BT: Tensor, weight_BT: Tensor) -> Tensor:
-        """[B]; `weight_BT` is 1 on reference tokens, 0 elsewhere."""
-
-
-@dataclass(frozen=True)
-class MeanProbability(Reduce):
-    """mean_t p_t: one unlikely token costs 1 / length."""
-
-    def __call__(self, logp_BT: Tensor, weight_BT: Tensor) -> Tensor:
-        """The mean."""
-        return (logp_BT.exp() * weight_BT).sum(1) / weight_BT.sum(1).clamp(min=1)
-
-
-@dataclass(frozen=True)
-class SequenceLikelihood(Reduce):
-    """prod_t p_t: one unlikely token costs everything."""
-
-    def __call__(self, logp_BT: Tensor, weight_BT: Tensor) -> Tensor:
-        """The product."""
-        return (logp_BT * weight_BT).sum(1).exp()
-
-
-@dataclass(frozen=True)
-class GeometricMean(Reduce):
-    """(prod_t p_t)^(1 / length)."""
-
-    def __call__(self, logp_BT: Tensor, weight_BT: Tensor) -> Tensor:
-        """The geometric mean."""
-        return ((logp_BT * weight_BT).sum(1) / weight_BT.sum(1).clamp(min=1)).exp()
 
 
 @dataclass(frozen=True)
@@ -65,21 +32,14 @@ class ReferenceProbability(Reward):
 
     mark: str = ">"
     bare: str = ""
-    reduce: Reduce = MeanProbability()
+    reduce: Reduce = mean_probability
     actor: str = model_name("actor")
     start: str = model_name("start")
     stochastic: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The acting policy and the frozen start."""
-        return (self.actor, self.start)
-
     def init(self, scene: Scene) -> State:
-        """Refuses a task without prompts and reference answers, or whose answers cannot contain the mark, and a recipe
-        without the frozen start.
-        """
+        """Refuses a task without prompts and reference answers, or whose answers cannot contain the mark."""
         if scene.task is None:
             return {}
         if not isinstance(scene.task, PromptTask) or not scene.task.items.item(0, 0).answer:
@@ -91,42 +51,30 @@ class ReferenceProbability(Reward):
                 f"answers of task '{scene.task.name}' cannot contain the mark {self.mark!r} that ends the reasoning "
                 f"({error}). Use a task with reasoning, or set `mark` to a text that its answers have"
             ) from None
-        for name in self.models:
-            scene.models.model(name)
         return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with max(0, B - A0) on each last decision; logs the mean of A0."""
+        """Returns the experience with max(0, B - A0) on each last decision; logs the means of both."""
         rows = scene.task.texts(experience, scene.split)  # type: ignore[attr-defined]
-        marked = torch.tensor([row["completion"].count(self.mark) == 1 for row in rows], device=experience.mask.device)
-        reasoned = [(row["prompt"], row["completion"].partition(self.mark)[0] + self.mark) for row in rows]
-        answers = [row["answer"] for row in rows]
-        with_reasoning = self.probability(self.actor, reasoned, answers, experience, scene) * marked
-        first, member = first_rows(experience.column("start"))
-        told = [(rows[row]["prompt"], self.bare) for row in first]
-        without = self.probability(self.start, told, [answers[row] for row in first], experience, scene)[member]
+        marked = torch.tensor([row["completion"].count(self.mark) == 1 for row in rows])
+        reasoned = [
+            (row["prompt"], row["completion"].partition(self.mark)[0] + self.mark, row["answer"]) for row in rows
+        ]
+        with_reasoning = self.probability(self.actor, reasoned, scene) * marked
+        without = self.probability(self.start, [(row["prompt"], self.bare, row["answer"]) for row in rows], scene)
         scene.log("reference_probability", float(with_reasoning.mean()))
         scene.log("reference_probability_at_start", float(without.mean()))
-        return on_last_decision(experience, (with_reasoning - without).clamp(min=0.0))
+        return on_last_decision(experience, (with_reasoning - without).clamp(min=0.0).to(experience.mask.device))
 
-    def probability(
-        self, model: str, told: Sequence[tuple[str, str]], answers: Sequence[str], like: Experience, scene: Scene
-    ) -> Tensor:
-        """`reduce` of the model's probabilities of each answer after each prompt and beginning, [rows]."""
+    def probability(self, model: str, told: Sequence[tuple[str, str, str]], scene: Scene) -> Tensor:
+        """`reduce` of the model's probabilities of answers, given (prompt, beginning, answer); equal ones at once."""
         task = scene.task
         assert isinstance(task, PromptTask), "init refuses other tasks"
-        pairs = [reference_ids(task, *before, answer) for before, answer in zip(told, answers, strict=True)]
-        number = torch.arange(len(pairs))
-        vocabulary = task.tokenizer.vocabulary
-        record = text.written([one for one, _ in pairs], [other for _, other in pairs], number, vocabulary.pad)
-        logp = scene.models.over(model, record, logp_of).to(like.mask.device)
-        return self.reduce(logp, record.weight.to(logp))
-
-
-def logp_of(actor: Any, rows: Experience) -> Tensor:
-    """Log-probabilities of the decisions, [B, T]."""
-    logp: Tensor = actor.score(rows, frozenset({Need.LOGP})).logp
-    return logp
+        place = {one: number for number, one in enumerate(dict.fromkeys(told))}
+        before, answers = zip(*(reference_ids(task, *one) for one in place), strict=True)
+        record = text.written(before, answers, torch.arange(len(place)), task.tokenizer.vocabulary.pad)
+        found = self.reduce(scene.models.over(model, record, logp_of), record.mask)
+        return found[[place[one] for one in told]]
 
 
 def reference_ids(task: PromptTask, prompt: str, said: str, answer: str) -> tuple[list[int], list[int]]:
@@ -136,21 +84,12 @@ def reference_ids(task: PromptTask, prompt: str, said: str, answer: str) -> tupl
     return task.told([prompt])[0] + whole[:cut], whole[cut:]
 
 
-def first_rows(start_B: Tensor) -> tuple[list[int], Tensor]:
-    """The first row of each distinct start, and for each row the number of its start among them."""
-    distinct, member = torch.unique(start_B, return_inverse=True)
-    first = member.new_full((len(distinct),), len(start_B)).scatter_reduce(
-        0, member, torch.arange(len(start_B), device=member.device), "amin"
-    )
-    return first.tolist(), member
-
-
 @dataclass(frozen=True)
 class AboveRunningDeviation(Select):
     """Keeps groups whose reward deviation (n - 1) is at least `share` times a running mean E of such deviations.
 
-    E is the plain mean over the `averaged` steps that follow the first `ignored`; after that E <- (1 - rate) E + rate *
-    (mean deviation of the batch before selection), and groups are dropped. Degenerate: before that all are kept.
+    E is the plain mean over the `averaged` batches that follow the first `ignored`; after that E <- (1 - rate) E + rate
+    * (mean deviation of the batch before selection), and groups are dropped. Degenerate: before that all are kept.
     """
 
     share: float = 0.5
@@ -160,7 +99,7 @@ class AboveRunningDeviation(Select):
     max_rounds: int = 3
 
     def init(self, scene: Scene) -> State:
-        """Returns E and the number of batches in its plain mean."""
+        """Returns E and the number of batches."""
         return {"mean": 0.0, "batches": 0}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -169,14 +108,14 @@ class AboveRunningDeviation(Select):
         deviation = groups.deviation(groups.outcome(experience).double(), by_group)
         there = groups.total(by_group.share, by_group) > 0
         batch = float((groups.total(deviation, by_group) / by_group.size)[there].mean()) if there.any() else 0.0
-        step, threshold = scene.progress.step, self.share * state["mean"]
+        threshold = self.share * state["mean"]
         scene.log("deviation_threshold", threshold)
-        if self.ignored <= step < self.ignored + self.averaged:
-            state["batches"] += 1
-            state["mean"] += (batch - state["mean"]) / state["batches"]
-        if step < self.ignored + self.averaged:
+        state["batches"] += 1
+        number = state["batches"] - self.ignored
+        if number > 0:
+            state["mean"] += (1.0 / number if number <= self.averaged else self.rate) * (batch - state["mean"])
+        if number <= self.averaged:
             return experience
-        state["mean"] += self.rate * (batch - state["mean"])
         enough = deviation >= threshold * (1.0 - ROUNDING)
         return experience.rows(groups.any_of(enough, groups.linked_groups(experience)))
 

@@ -58,8 +58,8 @@ METHOD = Method(
         "prompts need the column `label`: answerable or unanswerable; refuted if correctness alone abstains as well",
     ),
     claims=(
-        Exact("rows get the table with confidence; a fault gets nothing",
-              lambda: claims.distance_from_table(recipe()), equals=0.0),
+        Exact("rows get the table with confidence; a fault gets nothing", lambda: probes.table_gap(
+              recipe(), claims.TASK, claims.ROWS, cut=[4], faults=[9], prob=claims.PROB), equals=0.0),
         same_gradient("on these rewards its gradients are those of ppo with the KL to the reference",
                       lambda: replace(recipe(), rewards=()), claims.losses_by_hand, probes.fragments),
         Measured("held-out score (right, or abstained where due) above that of correctness alone", "needle-1", SMALL,

@@ -5,22 +5,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from assay.claims import by_hand, probes
-from assay.core.recipe import Recipe
 from assay.tasks.language.prompts import Item
 
 TASK = probes.listed(Item("q", "7", "7", {"label": "answerable"}), Item("r", "n/a", "n/a", {"label": "unanswerable"}))
 ROWS = (
-    ("7", 0, 0.3, 1.0), ("8", 0, 0.9, -0.9), ("!", 0, 0.3, -0.5), (" It cannot be answered.", 0, 0.2, -0.5),
-    ("88", 0, 0.5, -0.5), ("!", 1, 0.3, 1.0), ("cannot be answered", 1, 0.3, 1.0), ("n/a", 1, 0.6, 1.0),
-    ("7", 1, 0.1, -0.1), ("7", 0, 0.5, 0.0),
+    ("7", 0, 1.0), ("8", 0, -0.9), ("!", 0, -0.5), (" It cannot be answered.", 0, -0.5), ("88", 0, -0.5),
+    ("!", 1, 1.0), ("cannot be answered", 1, 1.0), ("n/a", 1, 1.0), ("7", 1, -0.1), ("7", 0, 0.0),
 )  # fmt: skip
-"""Completion, start, probability of its tokens, reward; the fifth row is cut, the last one has left training."""
-
-
-def distance_from_table(ours: Recipe) -> float:
-    said, starts, prob, expected = zip(*ROWS, strict=True)
-    rows = probes.completed(TASK, said, starts, cut=[4], faults=[9], prob=prob)
-    return probes.distance(probes.rewarded(ours, TASK, rows), expected)
+"""Completion, start, reward; the fifth row is cut, the last one has left training."""
+PROB = (0.3, 0.9, 0.3, 0.2, 0.5, 0.3, 0.3, 0.6, 0.1, 0.5)
+"""The probability of each row's tokens."""
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:

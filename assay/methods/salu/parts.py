@@ -9,6 +9,7 @@ import torch
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
 from assay.parts.rewards.combine import placed
+from assay.parts.rewards.likelihood import geometric_mean
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,4 @@ class Confidence(Reward):
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with each row's confidence on its last decision."""
-        mask = experience.mask
-        mean = torch.where(mask, experience.logp, 0.0).sum(1) / mask.sum(1).clamp(min=1)
-        return placed(experience, mean.exp())
+        return placed(experience, geometric_mean(experience.logp, experience.mask))

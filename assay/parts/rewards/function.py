@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.core.calls import rewards_of
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene, TextTask
+from assay.core.slots import DemonstratedTask, Reward, Scene, TextTask
 from assay.ops import random
 
 
@@ -29,12 +29,18 @@ class FromFunction(Reward):
     function: Callable[..., Any]
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
+    def init(self, scene: Scene) -> State:
+        """Returns no state; a function that fails on a demonstration of a text task fails before the run begins."""
+        if isinstance(scene.task, TextTask) and isinstance(scene.task, DemonstratedTask):
+            self.apply(scene.task.demonstrate(np.arange(1), 0), scene.given(split=0), {})
+        return {}
+
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the function's rewards; raises AssayError unless it gives one number per row."""
         rows = rows_of(experience, scene)
         name = getattr(self.function, "__name__", "the reward function")
         values = [0.0 if value is None else value for value in rewards_of(self.function, rows, name)]
-        return on_last_decision(experience, torch.tensor(values))
+        return on_last_decision(experience, torch.tensor(values, device=experience.mask.device))
 
 
 def rows_of(experience: Experience, scene: Scene) -> list[dict[str, Any]]:

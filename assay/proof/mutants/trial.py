@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -182,13 +183,20 @@ def quick_trials(key: str, most: int) -> list[Result]:
 
 @contextmanager
 def traced() -> Iterator[set[CodeType]]:
-    """Collects the code of all Python functions that are called in the block."""
+    """Collects the code of all Python functions that are called in the block, in threads that it starts too."""
     reached: set[CodeType] = set()
-    sys.setprofile(lambda frame, event, argument: reached.add(frame.f_code) if event == "call" else None)
+
+    def collect(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            reached.add(frame.f_code)
+
+    threading.setprofile(collect)  # a user's function is called in a thread of its own
+    sys.setprofile(collect)
     try:
         yield reached
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
 
 
 def trained(method: Method) -> list[float] | None:
