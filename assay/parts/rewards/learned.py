@@ -45,7 +45,7 @@ class FromModel(Reward):
     after: bool = False
     adds: bool = False
     ends: bool = False
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"after": True, "ends": True}, {"of": OfAction(), "adds": True})
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"after": True}, {"of": OfAction(), "adds": True})
 
     @property
     def models(self) -> tuple[str, ...]:
