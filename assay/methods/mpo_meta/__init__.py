@@ -71,6 +71,8 @@ METHOD = Method(
         Exact("ten times the points leave the reward", lambda: claims.tenfold(recipe()), equals=1.0),
         Exact("as a plain sum they make it ten times as large",
               lambda: claims.tenfold(recipe(), plain_sum), equals=10.0, tolerance=1e-4),
+        Exact("T longer than the run is ppo with the fixed rubric, bitwise", lambda: claims.fixed_difference(
+              recipe(replace(SMALL, fragments=Episodes(2, 2)), every=NEVER)), equals=0.0, tolerance=0.0),
         Exact("the meta-judge sees texts and the judge's scores, not the gold score, and no faulty row",
               lambda: claims.sees_gold(recipe()), equals=0.0),
         Measured("with two loopholes planted, gold at the end is above that of the fixed rubric", "proxy-strings",

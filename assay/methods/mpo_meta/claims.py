@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience, Progress
 from assay.core.slots import Scene
 from assay.methods.mpo_meta.parts import EvolvingRubric, plain_sum
+from assay.parts.rewards.function import FromFunction
 from assay.tasks.language.proxy_strings import proxy_strings
 
 TASK = proxy_strings()
@@ -76,6 +77,25 @@ def tenfold(recipe: Recipe, scale: Callable[..., Any] | None = None) -> float:
     more = replace(part, first=tuple(replace(one, worth=10.0 * one.worth) for one in part.first))
     large, plain = (one(exploiting(0), Scene(TASK)).reward[0].sum() for one in (more, part))
     return float(large / plain)
+
+
+def first_rubric(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The first rubric's reward of each row."""
+    values = []
+    for row in rows:
+        said, total = str(row["completion"]), 0.0
+        asked = sum(character in str(row["answer"]) for character in said)
+        for count, worth, limit in ((asked, 1.0, 4), (said.count("#"), 2.0, 12), (said.count("!"), 1.5, 12)):
+            total += worth * (min(count, limit) - max(0, count - limit))
+        values.append(total / 46.0)
+    return values
+
+
+def fixed_difference(recipe: Recipe) -> float:
+    """Largest difference of weights after two steps to the same recipe that a function pays the first rubric's way."""
+    rival = replace(recipe, rewards=(FromFunction(first_rubric),))
+    ours, theirs = (probes.trained(one, TASK, seed=5, steps=2).engine.flats for one in (recipe, rival))
+    return max(float((ours[name].values - theirs[name].values).abs().max()) for name in ours)
 
 
 def sees_gold(recipe: Recipe) -> int:
