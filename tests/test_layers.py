@@ -115,7 +115,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "module_lines": {
         "assay/models/bodies/transformer.py": "one network and its cache, read together",
         "assay/methods/orpo_occupancy/__init__.py": "three arms of one claim, each a recipe",
-        "assay/methods/serl/__init__.py": "two phases, one with a classifier's stage",
     },
     "waits_for_ever": {
         **{f"assay/{where}": "it reads what poll() or wait(), which have a deadline, found in the pipe" for where in (

@@ -17,6 +17,7 @@ REASONS = {
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
     "StandardisedInGroup": "a combination of rewards by hand, docs/design.md; alphaalign adds one to a sum",
+    "ScaledReward": "the units of rewards in any recipe: users put it after the task's own; retroagent pays 10 for 1",
     "ModelJudge": "what `runs.judging` trains and writes to a file: the judge that users give to arenarl",
     "Hinted": "failed groups again with a hint, docs/design.md: the rollout that users put around their own hint",
     "Convolution": "the default body of tasks with images",

@@ -12,6 +12,9 @@ from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.rollouts.episodes import Fragments
+from assay.parts.sources.logged import Logged
+from assay.parts.sources.replay import Replay
+from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import OwnAction
 
 STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
@@ -19,23 +22,33 @@ FOLLOWS = {"q_target": Copy(of="q", rate=0.02)}
 BODY = Normalised((64, 64))
 
 
-def rlpd(source: Source, discount: float = 0.95, averaged: bool = False) -> Recipe:
+def mixed(log: Logged, warmup: int, kept: float = 0.5) -> Retained:
+    """Returns batches of 64 rows, a share `kept` of them a dataset's and the others from replay, once that holds
+    `warmup` decisions; four for each decision.
+    """
+    return Retained(Replay(capacity=100_000, batch=64, updates=32, warmup=warmup), log, kept)
+
+
+def rlpd(
+    source: Source, discount: float = 0.95, averaged: bool = False, temperature: float = 1.0, entropy: float = -1.0
+) -> Recipe:
     """RLPD (arXiv:2302.02948): SAC with ten critics, targets of two of them without entropy, four critic steps for each
     decision and each step of the actor, on batches that `source` fills with a dataset by half.
 
-    `averaged` lets the actor climb the mean of the critics instead of their minimum.
+    `averaged` lets the actor climb the mean of the critics instead of their minimum. `temperature` is the first one; it
+    moves the entropy of the policy to `entropy` for each dimension of an action.
     """
     climb = MaximizeSoftQ(averaged=averaged)
     return Recipe(
         name="rlpd",
         actor=Policy(BODY, SquashedGaussian()),
-        critics={"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(1.0)},
+        critics={"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(temperature)},
         copies=FOLLOWS,
         rollout=Fragments(num_envs=1, steps=8),
         source=source,
         stages=(
             Stage("critic", trains=("q",), critic=(Td(OwnAction(discount, subset=2)),), optimizer=STEP),
-            Stage("actor", ("actor", "temperature"), (climb, MatchEntropy(-1.0)), optimizer=STEP, every=4),
+            Stage("actor", ("actor", "temperature"), (climb, MatchEntropy(entropy)), optimizer=STEP, every=4),
         ),
         steps=180,
     )

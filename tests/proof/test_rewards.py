@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -117,6 +117,10 @@ def test_what_a_run_accepts_is_accepted_here() -> None:
 @dataclass(frozen=True)
 class Toy(Reward):
     mistake: str = ""
+    unsaved: ClassVar[dict[str, int]] = {}
+
+    def init(self, scene: Scene) -> State:
+        return {"times": 0}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         reward = experience.mask.to(experience.reward.dtype)
@@ -124,6 +128,9 @@ class Toy(Reward):
             reward = reward + 1.0
         if self.mistake == "repeats":
             reward = reward * torch.rand(())
+        if self.mistake == "resumes":
+            self.unsaved["times"] = self.unsaved.get("times", 0) + 1
+            reward = reward * self.unsaved["times"]
         if self.mistake == "unmodified":
             experience.reward.zero_()
         if self.mistake == "padding":
@@ -139,7 +146,7 @@ class Toy(Reward):
         return replace(experience, reward=reward)
 
 
-PARTS = ("rewards", "repeats", "unmodified", "padding", "permutation", "alone_in_batch", "shotgun_of_text")
+PARTS = ("rewards", "repeats", "resumes", "unmodified", "padding", "permutation", "alone_in_batch", "shotgun_of_text")
 
 
 @pytest.mark.parametrize("law", PARTS)

@@ -21,7 +21,14 @@ from assay.claims.probes.completions import (
     rewarded_in_turn,
     table_gap,
 )
-from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions, recorded_near
+from assay.claims.probes.control import (
+    GOAL_BOX,
+    GOAL_CHOICE,
+    box_fragments,
+    goal_transitions,
+    of_origins,
+    recorded_near,
+)
 from assay.claims.probes.episodes import (
     AllEpisodes,
     bandit_episodes,
@@ -60,14 +67,14 @@ from assay.claims.probes.formulas import (
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
 from assay.claims.probes.greedy import greedy_gap
-from assay.claims.probes.offline import foreign_rows
+from assay.claims.probes.offline import drawn, foreign_rows
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
-from assay.claims.probes.rollouts import gathered, small_policy
+from assay.claims.probes.rollouts import Only, gathered, last_paid, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
-from assay.claims.probes.schedules import handed_on, history, schedule_gap
+from assay.claims.probes.schedules import hand_off_gap, handed_on, history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import (
     Probe,
@@ -96,6 +103,7 @@ __all__ = [
     "Formula",
     "Given",
     "HandedOut",
+    "Only",
     "Posterior",
     "Probe",
     "Seen",
@@ -121,6 +129,7 @@ __all__ = [
     "distance",
     "distance_from_posterior",
     "divergence",
+    "drawn",
     "evaluate_table",
     "exact_bandit_gradient",
     "exact_game_gradient",
@@ -138,15 +147,18 @@ __all__ = [
     "gradient_variance",
     "greedy_gap",
     "groups_with_right",
+    "hand_off_gap",
     "handed_on",
     "handed_out",
     "history",
     "is_refused",
     "labelled",
+    "last_paid",
     "listed",
     "log_gap",
     "loss",
     "mode_gap",
+    "of_origins",
     "one_sequence",
     "outcomes",
     "posterior",

@@ -192,6 +192,11 @@ def k3(seen: Seen) -> Tensor:
     return behind.exp() - behind - 1.0
 
 
+def logistic(logit: Tensor, label: float) -> Tensor:
+    """Returns -label log p - (1 - label) log(1 - p), p = sigmoid(logit)."""
+    return -(label * logit.sigmoid().log() + (1.0 - label) * (1.0 - logit.sigmoid()).log())
+
+
 def with_kl(seen: Seen, weight: float) -> Seen:
     """Returns the same with weight * (log pi_old - log ref) taken from the reward of each decision."""
     data = seen.experience

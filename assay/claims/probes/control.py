@@ -21,7 +21,12 @@ def goal_transitions(spec: Spec = GOAL_CHOICE, num: int = 64, dtype: torch.dtype
     draw, data = torch.Generator().manual_seed(1), transitions(spec, num=num, dtype=dtype)
     achieved, goal = torch.randn(2, num, 2, 2, generator=draw, dtype=dtype)
     context = {**data.context, "achieved": achieved, "goal": goal[:, :1].expand(-1, 2, -1)}
-    return replace(data, context=context, source=torch.full((num,), int(Origin.DATASET)))
+    return of_origins(replace(data, context=context), Origin.DATASET)
+
+
+def of_origins(data: Experience, *origins: Origin) -> Experience:
+    """Returns the experience with rows of these origins, round and round."""
+    return replace(data, source=torch.tensor([int(one) for one in origins]).repeat(len(data))[: len(data)])
 
 
 def box_fragments() -> Experience:

@@ -1,14 +1,22 @@
-"""Where the rows of an offline method come from."""
+"""What a source draws, and where the rows of an offline method come from."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from assay.core.recipe import Recipe
-from assay.core.slots import ALONE, Task
+from assay.core.record import Experience
+from assay.core.slots import ALONE, Scene, Source, Task
 from assay.parts.sources.logged import Logged
+
+
+def drawn(source: Source | None, scene: Scene = ALONE) -> Iterator[Experience]:
+    """Yields the batches of a source's first step."""
+    assert source is not None
+    yield from source(scene, source.init(scene))
 
 
 def foreign_rows(recipe: Recipe, task: Task) -> float:
@@ -19,14 +27,13 @@ def foreign_rows(recipe: Recipe, task: Task) -> float:
     source: Any = recipe.source
     if recipe.rollout is not None or not isinstance(source, Logged):
         return float("inf")
-    scene = ALONE.given(task=task)
     names = ("reward", "action", "terminal", "truncated", "mask")
     known = set()
     for log in source.logs:
         columns = log.columns(task)
         context = next(value for name, value in columns.items() if name.startswith("context."))
         known |= set(map(row_key, context, *(columns[name] for name in names)))
-    batches = list(source(scene, source.init(scene)))
+    batches = list(drawn(source, ALONE.given(task=task)))
     rows = [
         row_key(*one)
         for batch in batches

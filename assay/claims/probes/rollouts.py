@@ -1,15 +1,18 @@
-"""A recipe's rollout on a task with a small random policy, outside of a run."""
+"""A recipe's rollout and rewards outside of a run, with a small random policy or a given model."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Scene, Task
+from assay.core.slots.scene import OnRows
 from assay.core.spaces import Discrete, Vocabulary
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
@@ -28,6 +31,27 @@ def small_policy(task: Task, seed: int = 0) -> Any:
         for tensor in actor.parameters():
             tensor.add_(0.5 * torch.randn_like(tensor))
     return actor
+
+
+@dataclass(frozen=True)
+class Only:
+    """The models of a scene: the same one under every name."""
+
+    given: Any
+
+    def model(self, name: str) -> Any:
+        """Returns the model."""
+        return self.given
+
+    def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
+        """Returns function(model, rows) of all rows at once."""
+        with torch.no_grad():
+            return function(self.given, experience)
+
+
+def last_paid(recipe: Recipe, rows: Experience, model: Any) -> Tensor:
+    """Returns the rewards [B, T] after the recipe's last reward part alone, if all models are this one."""
+    return recipe.rewards[-1](rows, Scene(models=Only(model))).reward
 
 
 def gathered(recipe: Recipe, task: Task, starts: int = 3, calls: int = 1) -> tuple[list[Experience], Any, State]:

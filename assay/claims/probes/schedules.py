@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -58,6 +58,18 @@ def schedule_gap(
             moved = rate * (after[model] - before[name]) if update % often == 0 else 0.0 * before[name]
             worst = max(worst, float((after[name] - before[name] - moved).abs().max()))
     return worst
+
+
+def hand_off_gap(recipe: Recipe, names: Sequence[str], spec: Spec) -> float:
+    """Returns the largest difference of these models' first weights from those that the only earlier phase ends with,
+    where its copies have left what they copy.
+    """
+    (phase,) = recipe.before
+    before, after = (Engine(one, spec, seed, Placement()) for one, seed in ((phase.recipe, 1), (recipe, 0)))
+    for name in phase.recipe.copies:
+        before.flats[name].values.add_(1.0)
+    after.load(handed_on(phase, before), recipe)
+    return max(float((before.flats[name].values - after.flats[name].values).abs().max()) for name in names)
 
 
 def handed_on(phase: Phase, engine: Engine) -> dict[str, Tensor]:

@@ -62,7 +62,7 @@ class Reward(Transform, Protocol):
 
     Laws: finite; the same decisions get the same reward unless it declares `stochastic`; one number for each decision;
     no row depends on other rows, or, where it declares `compares_group`, on other groups; the right answer beats a list
-    of all candidates; an infrastructure fault is never a number.
+    of all candidates; an infrastructure fault is never a number; its state survives save and load.
     """
 
     slot: ClassVar[str] = "reward"

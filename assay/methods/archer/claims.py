@@ -63,17 +63,6 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     }
 
 
-class Only:
-    """Models that are one policy."""
-
-    def __init__(self, actor: object) -> None:
-        self.actor = actor
-
-    def model(self, name: str) -> object:
-        """Returns the policy."""
-        return self.actor
-
-
 def wrong_utterances(recipe: Recipe) -> float:
     """Returns how many new turns of conversations are not: the recorded tokens before one of a row's turns, then one
     utterance of the policy up to its end token or limit; plus 1 if only first turns are drawn, or only recorded ones.
@@ -81,9 +70,7 @@ def wrong_utterances(recipe: Recipe) -> float:
     task = twenty_questions(2)
     (played,), _, _ = probes.gathered(recipe, task, starts=8)
     source, actor = recipe.stages[1].source, probes.small_policy(task, seed=1)
-    assert source is not None
-    scene = Scene(task, Only(actor), Draw(2), fresh=played)  # type: ignore[arg-type]
-    batches = list(source(scene, source.init(scene)))
+    batches = list(probes.drawn(source, Scene(task, probes.Only(actor), Draw(2), fresh=played)))
     known = {tuple(row[there].tolist()) for row, there in zip(played.action, played.context["valid"], strict=True)}
     prefixes = set()
     for row in range(len(played)):
@@ -111,10 +98,8 @@ def distance_of_mean_worth(recipe: Recipe) -> float:
     actor.body.table.data.copy_(torch.tensor([0.9, 0.1, 1e-9, 1e-9]).log())
     rows = probes.sequences(num=512, dtype=torch.float32)
     recorded = replace(rows, action=torch.randint(2, rows.action.shape, generator=torch.Generator().manual_seed(0)))
-    source = recipe.stages[1].source
-    assert source is not None
-    scene = Scene(Named(task), Only(actor), Draw(1), fresh=recorded)  # type: ignore[arg-type]
-    batches = list(source(scene, source.init(scene)))
+    scene = Scene(Named(task), probes.Only(actor), Draw(1), fresh=recorded)  # type: ignore[arg-type]
+    batches = list(probes.drawn(recipe.stages[1].source, scene))
     worth = np.mean([float((batch.action[batch.mask] == 0).float().mean()) for batch in batches])
     return abs(float(worth) - 0.9)
 

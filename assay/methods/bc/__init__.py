@@ -33,9 +33,8 @@ def least_squares(seen: probes.Seen) -> torch.Tensor:
 
 def not_cloned() -> float:
     """Returns how many decisions of the expert's episodes a step leaves out, repeats or changes."""
-    task, source = gridworld(), recipes.bc(TABLE).source
-    scene = ALONE.given(task=task)
-    batches = list(source(scene, source.init(scene)))
+    task = gridworld()
+    batches = list(probes.drawn(recipes.bc(TABLE).source, ALONE.given(task=task)))
     rows = [decisions(batches), decisions([task.demonstrate(np.arange(8), 0)])]
     return abs(len(batches) - 16) + float(rows[0] != rows[1])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,9 +12,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Origin
 
 SPEC = probes.CHOICE_SPEC
-DATA = replace(
-    probes.transitions(SPEC, num=64), source=torch.tensor([int(Origin.TEACHER), int(Origin.DATASET)]).repeat(32)
-)
+DATA = probes.of_origins(probes.transitions(SPEC, num=64), Origin.TEACHER, Origin.DATASET)
 """Half of the rows are the expert's."""
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Choice, Reward, Scene, TextTask
+from assay.core.slots import Choice, Scene, TextTask
 from assay.ops import random
 from assay.parts.rewards.function import on_last_decision
+from assay.parts.rewards.text import OfText
 from assay.playing.text import hash_of_text
 
 Rows = Sequence[Mapping[str, Any]]
@@ -45,22 +46,17 @@ class Criterion(Choice):
 
 
 Rubric = tuple[Criterion, ...]
+Judge = Callable[[Rubric, Rows], list[list[float | None]]]
+"""(rubric, rows) -> points of each row for each criterion; None where they cannot be read."""
+Rewrite = Callable[[Rubric, Rows], Rubric]
+"""(rubric, rollouts) -> the next rubric: a meta-judge. Rollouts have prompt, completion, the prompt's facts and the
+judge's score, not what the task's verifier says.
+"""
 
 
-class RubricJudge(Choice, Protocol):
-    """Gives points for each criterion."""
-
-    def __call__(self, rubric: Rubric, rows: Rows) -> list[list[float | None]]:
-        """Points of each row for each criterion; None where they cannot be read."""
-
-
-@dataclass(frozen=True)
-class CountingJudge(RubricJudge):
-    """A program: worth * (matches up to the limit - matches beyond it)."""
-
-    def __call__(self, rubric: Rubric, rows: Rows) -> list[list[float | None]]:
-        """Always readable."""
-        return [[points(one, len(one.matches(row))) for one in rubric] for row in rows]
+def counted(rubric: Rubric, rows: Rows) -> list[list[float | None]]:
+    """Judges as a program: worth * (matches up to the limit - matches beyond it)."""
+    return [[points(one, len(one.matches(row))) for one in rubric] for row in rows]
 
 
 def points(criterion: Criterion, count: int) -> float:
@@ -68,58 +64,29 @@ def points(criterion: Criterion, count: int) -> float:
     return criterion.worth * (min(count, criterion.limit) - max(0, count - criterion.limit))
 
 
-class Rewrite(Choice, Protocol):
-    """Writes the next rubric from rollouts: a meta-judge. It never sees what the task's verifier says."""
-
-    def __call__(self, rubric: Rubric, rollouts: Rows) -> Rubric:
-        """The next rubric; `rollouts` have prompt, completion, the prompt's facts and `score`."""
-
-
-@dataclass(frozen=True)
-class LimitExploited(Rewrite):
-    """A program: pays a criterion only once if it gives over `share` of all points for the same words in every prompt.
-
-    Further matches are then deducted. Rollouts of a single prompt tell nothing and change nothing.
+def limit_exploited(rubric: Rubric, rollouts: Rows, share: float = 0.5) -> Rubric:
+    """Rewrites as a program: a criterion that gives over `share` of all points for the same words in every prompt is
+    paid once, and further matches are deducted. Rollouts of a single prompt tell nothing and change nothing.
     """
-
-    share: float = 0.5
-
-    def __call__(self, rubric: Rubric, rollouts: Rows) -> Rubric:
-        """The rubric with limit 1 for exploited criteria."""
-        found = [[one.matches(row) for row in rollouts] for one in rubric]
-        given = [sum(points(one, len(some)) for some in rows) for one, rows in zip(rubric, found, strict=True)]
-        all_given = sum(max(0.0, one) for one in given)
-        words = [{word for some in rows for word in some} for rows in found]
-        is_told = len({row["prompt"] for row in rollouts}) > 1
-        return tuple(
-            replace(one, limit=1) if is_told and len(said) == 1 and part > self.share * all_given else one
-            for one, part, said in zip(rubric, given, words, strict=True)
-        )
+    found = [[one.matches(row) for row in rollouts] for one in rubric]
+    given = [sum(points(one, len(some)) for some in rows) for one, rows in zip(rubric, found, strict=True)]
+    all_given = sum(max(0.0, one) for one in given)
+    words = [{word for some in rows for word in some} for rows in found]
+    is_told = len({row["prompt"] for row in rollouts}) > 1
+    return tuple(
+        replace(one, limit=1) if is_told and len(said) == 1 and part > share * all_given else one
+        for one, part, said in zip(rubric, given, words, strict=True)
+    )
 
 
-class Scale(Choice, Protocol):
-    """Turns the sum of points into a reward."""
-
-    def __call__(self, sum_B: Tensor, rubric: Rubric) -> Tensor:
-        """[B]."""
+def share_of_most(sum_B: Tensor, rubric: Rubric) -> Tensor:
+    """Scales by the largest sum that the version can give: a rewrite does not change the units."""
+    return sum_B / max(sum(one.most for one in rubric), 1e-8)
 
 
-@dataclass(frozen=True)
-class ShareOfMost(Scale):
-    """Divides by the largest sum that the version can give: a rewrite does not change the units."""
-
-    def __call__(self, sum_B: Tensor, rubric: Rubric) -> Tensor:
-        """sum / attainable maximum."""
-        return sum_B / max(sum(one.most for one in rubric), 1e-8)
-
-
-@dataclass(frozen=True)
-class PlainSum(Scale):
+def plain_sum(sum_B: Tensor, rubric: Rubric) -> Tensor:
     """The sum itself, as in the authors' code: its scale jumps at every rewrite."""
-
-    def __call__(self, sum_B: Tensor, rubric: Rubric) -> Tensor:
-        """The sum."""
-        return sum_B
+    return sum_B
 
 
 LOOSE: Rubric = (Criterion(), Criterion("title", "#", 2.0, 12), Criterion("praise", "!", 1.5, 12))
@@ -127,7 +94,7 @@ LOOSE: Rubric = (Criterion(), Criterion("title", "#", 2.0, 12), Criterion("prais
 
 
 @dataclass(frozen=True)
-class EvolvingRubric(Reward):
+class EvolvingRubric(OfText):
     """reward = scale(sum of the points for all criteria), by a rubric that `rewrite` replaces every `every` steps.
 
     Points that cannot be read count 0. Steps 0 .. every - 1 are scored by version 0, the next `every` by version 1, and
@@ -136,11 +103,11 @@ class EvolvingRubric(Reward):
     """
 
     first: Rubric = LOOSE
-    judge: RubricJudge = CountingJudge()
-    rewrite: Rewrite = LimitExploited()
+    judge: Judge = counted
+    rewrite: Rewrite = limit_exploited
     every: int = 10
     samples: int = 32
-    scale: Scale = ShareOfMost()
+    scale: Callable[[Tensor, Rubric], Tensor] = share_of_most
     stochastic: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"shotgun_of_text": "the first rubric pays for counts; rewriting fixes it"}
     writes: ClassVar[tuple[str, ...]] = ("score", "rubric_version", "rubric_hash")
@@ -149,9 +116,8 @@ class EvolvingRubric(Reward):
         """Returns version 0; refuses an empty rubric and a task without text."""
         if not self.first or self.every < 1:
             raise AssayError(f"EvolvingRubric has {len(self.first)} criteria and every={self.every}. Give at least 1")
-        if scene.task is not None and not isinstance(scene.task, TextTask):
-            raise AssayError(f"task '{scene.task.name}' has no text for a rubric. Use a task with prompts")
-        return {"version": 0, "rubric": [list(astuple(one)) for one in self.first], "rollouts": []}
+        first = [list(astuple(one)) for one in self.first]
+        return {**super().init(scene), "version": 0, "rubric": first, "rollouts": []}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites the rubric if it is due, then scores the rows and keeps some of them."""

@@ -8,15 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import by_hand, probes
+from assay.claims import probes
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, Origin
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.methods.retroagent.lessons import Lessons, cosine_of, pieces
-from assay.models.bodies.transformer import Transformer
-from assay.models.model import Policy
-from assay.ops import random
 from assay.ops.random import uniform_tensor
 from assay.tasks.language.sorting import sorting
 
@@ -26,59 +23,30 @@ WRONG = "="
 SCORES = torch.tensor([0.9624, 0.9424, 1.2033])
 
 
-def attempts(recipe: Recipe, completions: list[str], times: int = 1) -> tuple[list[Experience], dict[str, Any]]:
-    """One group of attempts at one prompt, rewarded so often by the recipe's rewards; and what progress remembers.
+GROUP = [ANSWER[:1] + WRONG, ANSWER[:2] + WRONG, ANSWER, WRONG]
+"""phi 1/4, 1/2, 1 (won) and 0."""
+LOST = [WRONG, GROUP[1], WRONG, WRONG]
 
-    The last row is an infrastructure fault that would have won, the one before it was cut.
+
+def attempts(recipe: Recipe, *tries: list[str]) -> tuple[list[list[float]], float]:
+    """What the recipe's rewards pay for groups of four attempts at one prompt, one after the other; and what progress
+    remembers of it. A fifth row is an infrastructure fault that would have won, the fourth was cut.
     """
     scene, found = Scene(TASK), []
     states = [part.init(scene) for part in recipe.rewards]
-    for _ in range(times):
-        rows = probes.completed(TASK, [*completions, ANSWER], [0] * (len(completions) + 1), faults=[len(completions)],
-                                cut=[len(completions) - 1])  # fmt: skip
+    for completions in tries:
+        rows = probes.completed(TASK, [*completions, ANSWER], [0] * 5, cut=[3], faults=[4])
         for part, state in zip(recipe.rewards, states, strict=True):
             rows = part(rows, scene, state)
-        found.append(rows)
-    return found, states[-1]["best"]
-
-
-GROUP = [ANSWER[:1] + WRONG, ANSWER[:2] + WRONG, ANSWER, WRONG]
-"""phi 1/4, 1/2, 1 (won) and 0."""
+        found.append((rows.reward * rows.mask).sum(1).tolist())
+    return found, sum(states[-1]["best"].values())
 
 
 def reward_gap(recipe: Recipe) -> float:
-    """Rewards of the group at the first and the second attempt, and what is remembered, against the sheet's numbers."""
-    (first, second), best = attempts(recipe, GROUP, 2)
-    wanted = torch.tensor([[0.25, 0.5, 11.0, 0.0, 0.0], [0.0, 0.25, 10.75, 0.0, 0.0]])
-    found = torch.stack([(rows.reward * rows.mask).sum(1) for rows in (first, second)])
-    return float((found - wanted).abs().max()) + abs(sum(best.values()) - 0.25)
-
-
-def advantage_gap(recipe: Recipe, completions: list[str], wanted: tuple[float, ...]) -> float:
-    """Largest gap of the recipe's advantages of the group."""
-    (rows,), _ = attempts(recipe, completions)
-    for part in recipe.credit:
-        rows = part(rows)
-    found = rows.extra["advantage"][torch.arange(4), rows.mask[:4].int().argmax(1)]
-    return float((found - torch.tensor(wanted)).abs().max())
-
-
-def loss_by_hand(seen: probes.Seen) -> Tensor:
-    advantage = by_hand.standardised(seen.experience).unsqueeze(1)
-    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
-    return -by_hand.mean_of_sequences(gain, seen.experience)
-
-
-def kept_best(recipe: Recipe) -> float:
-    """Returns what is remembered of a task that one of four attempts won, and then none: 1/4, not 0."""
-    found: dict[str, float] = {}
-    part, scene = recipe.rewards[-1], Scene(TASK)
-    state = part.init(scene)
-    for completions in (GROUP, [WRONG] * 4):
-        rows = probes.completed(TASK, completions, [0] * 4)
-        part(Verifier()(rows, scene), scene, state)
-        found = state["best"]
-    return sum(found.values())
+    """Of a group's rewards at the first and the second attempt, and of what is remembered, to the sheet's numbers."""
+    found, best = attempts(recipe, GROUP, GROUP)
+    wanted = [[0.25, 0.5, 11.0, 0.0, 0.0], [0.0, 0.25, 10.75, 0.0, 0.0]]
+    return probes.distance(torch.tensor(found), torch.tensor(wanted)) + abs(best - 0.25)
 
 
 def cosine_gap(recipe: Recipe) -> float:
@@ -87,12 +55,6 @@ def cosine_gap(recipe: Recipe) -> float:
     for text, wanted in (("aaab", 1.0), ("abab", 0.4), ("ba", 0.0), ("a", 0.0), ("aaaab", 7 / 50**0.5)):
         worst = max(worst, abs(cosine_of(own, pieces(text, lessons_of(recipe).letters)) - wanted))
     return worst
-
-
-def never_won(recipe: Recipe) -> float:
-    """What a row with half of its subtasks is paid at the fifth attempt, where no row ever won."""
-    found, _ = attempts(recipe, [ANSWER[:2] + WRONG, WRONG], 5)
-    return float((found[-1].reward * found[-1].mask)[0].sum())
 
 
 # ---------------------------------------------------------------------------------------------------- lessons
@@ -120,8 +82,7 @@ def shown_wrongly(recipe: Recipe) -> float:
     def won(rows: Experience) -> Experience:
         return Verifier()(rows, Scene(TASK)).add({"score": (rows.extra["sample"] >= members // 2).float()})
 
-    with random.seeded(0):
-        actor: Any = Policy(Transformer(16, 1, 2)).build(TASK.spec)
+    actor = probes.small_policy(TASK)
     rows = rollout(Scene(TASK, actor=actor, starts=np.array([0]), draw=Draw(0), reward=won), state)
     begun = [TASK.tokenizer.decode(row[there & ~decided].tolist()) for row, there, decided in zip(
              rows.context["tokens"], rows.context["valid"], rows.mask, strict=True)]  # fmt: skip

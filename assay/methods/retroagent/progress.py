@@ -2,70 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Choice, Reward, Scene, TextTask
+from assay.core.slots import Reward, Scene, TextTask
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
 
-
-class SubtaskScore(Choice, Protocol):
-    """Which share of its subtasks a row completed. Law: between 0 and 1, from the row alone."""
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
-        """One share for each row, as `TextTask.texts` describes it."""
+Shares = Callable[[Sequence[Mapping[str, Any]]], list[float]]
+"""(rows as `TextTask.texts` describes them) -> which share of its subtasks each completed, from the row alone."""
+History = Callable[[Tensor, Tensor, groups.Groups], Tensor]
+"""(phi_B, won_B, groups) -> what its group has reached, for later attempts to exceed, [B]."""
 
 
-@dataclass(frozen=True)
-class PrefixShare(SubtaskScore):
-    """Share of the answer's parts that the completion begins with: characters, or what `separator` separates."""
-
-    separator: str = ""
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
-        """Parts before the first wrong one, over all of the answer's."""
-        found = []
-        for row in rows:
-            answer, said = (
-                (text.split(self.separator) if self.separator else list(text))
-                for text in (str(row["answer"]).strip(), str(row["completion"]).strip())
-            )
-            right = takewhile(lambda pair: pair[0] == pair[1], zip(answer, said, strict=False))
-            found.append(len(list(right)) / max(1, len(answer)))
-        return found
+def prefix_share(rows: Sequence[Mapping[str, Any]], separator: str = "") -> list[float]:
+    """Returns the share of the answer's parts before the first wrong one: characters, or what `separator` separates."""
+    found = []
+    for row in rows:
+        answer, said = (
+            (text.split(separator) if separator else list(text))
+            for text in (str(row["answer"]).strip(), str(row["completion"]).strip())
+        )
+        right = takewhile(lambda pair: pair[0] == pair[1], zip(answer, said, strict=False))
+        found.append(len(list(right)) / max(1, len(answer)))
+    return found
 
 
-class History(Choice, Protocol):
-    """What a group has reached, for later attempts to exceed."""
-
-    def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
-        """A number for each row, equal in its group."""
+def group_success(phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
+    """Returns the share of the group that won: the released rule. If no attempt ever wins, each is paid in full."""
+    return groups.mean(won_B.to(phi_B.dtype), by_group)
 
 
-@dataclass(frozen=True)
-class GroupSuccess(History):
-    """The share of the group that won: the released rule. If no attempt ever wins, each is paid in full."""
-
-    def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
-        """Group means."""
-        return groups.mean(won_B.to(phi_B.dtype), by_group)
-
-
-@dataclass(frozen=True)
-class BestProgress(History):
-    """The largest share of subtasks in the group: what is paid for a task over time then sums to its final best."""
-
-    def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
-        """Group maxima over rows with a decision."""
-        return -groups.lowest(torch.where(by_group.share > 0, -phi_B, 0.0), by_group)
+def best_progress(phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
+    """Returns the group's largest share of subtasks: what is paid for a task over time then sums to its final best."""
+    return -groups.lowest(torch.where(by_group.share > 0, -phi_B, 0.0), by_group)
 
 
 @dataclass(frozen=True)
@@ -76,8 +53,8 @@ class Progress(Reward):
     is kept for each prompt, from 0 on. All rows of a batch are paid by what was best before it.
     """
 
-    phi: SubtaskScore = PrefixShare()
-    history: History = GroupSuccess()
+    phi: Shares = prefix_share
+    history: History = group_success
     coefficient: float = 1.0
     threshold: float = 0.5
     reads: ClassVar[tuple[str, ...]] = ("score",)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from torch import Tensor
-
-from assay.core.errors import AssayError
 from assay.core.optimizers import Adam, Descent
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
-from assay.core.slots import Gate, Task
+from assay.core.slots import Gate
 from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising
@@ -23,7 +19,7 @@ from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.predictions import OfState
-from assay.parts.sources.conditions import Condition
+from assay.parts.sources.conditions import Ends
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
@@ -34,20 +30,10 @@ from assay.recipes.defaults import CONTINUOUS, Defaults
 MEMBERS, DISCOUNT, STEP = 4, 0.95, Adam(learning_rate=1e-3, clip_norm=0.0)
 WIDE = Perceptron((128, 128))
 LOG = Log(episodes=50, noise=0.5)
-
-
-@dataclass(frozen=True)
-class Endless(Condition):
-    """Data without terminal decisions: the learned model that scores policies never ends an episode."""
-
-    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
-        """Raises AssayError if there is one."""
-        num = sum(int(columns["terminal"].any(1).sum()) for columns in datasets)
-        if num:
-            raise AssayError(
-                f"uni-o4 scores policies in a learned model without ends, and {num} decisions in the data of task "
-                f"'{task.name}' are terminal. Use a task that only a time limit ends, or iql"
-            )
+ENDLESS = Ends(
+    some=False,
+    reason="uni-o4 scores policies in a learned model without ends. Use a task that only a time limit ends, or iql",
+)
 
 
 def cloned(log: Log) -> Recipe:
@@ -61,7 +47,7 @@ def cloned(log: Log) -> Recipe:
             "dynamics": Critic(head=LearnedDynamics()),
         },
         copies={"q_target": Copy(of="q", rate=0.02)},
-        source=Logged((log,), batch=128, condition=Endless()),
+        source=Logged((log,), batch=128, condition=ENDLESS),
         stages=(
             Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP),
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.7), OfState()),), optimizer=STEP),

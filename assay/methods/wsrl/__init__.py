@@ -17,7 +17,6 @@ from assay.methods.wsrl.calibrated import Calibrated, recorded_returns
 from assay.methods.wsrl.claims import (
     batches,
     calibrated_gap,
-    hand_off_gap,
     offline_by_hand,
     online_by_hand,
     returns_gap,
@@ -46,7 +45,7 @@ METHOD = Method(
         Edit("the trained critics in the target", OwnAction.__call__, "model(self.q)", 'model("q")'),
         Edit("the actor moves at every update", rlpd, "optimizer=STEP, every=4", "optimizer=STEP"),
         Edit("updates during the warm-up", Replay.__call__, "max(self.warmup, 1)", "1"),
-        Edit("offline data in every batch", wsrl, "Logged((log,)), retain)", "Logged((log,)), 0.5)"),
+        Edit("offline data in every batch", wsrl, "warmup, retain)", "warmup, 0.5)"),
         Edit("the offline phase without penalty", offline, "Conservative(weight", "Conservative(0.0"),
         Edit("Cal-QL bounds no proposals", Calibrated.__call__, "batch.now.column(RETURN)", "None"),
         Edit("returns go on after an end", recorded_returns, "0.0 if bool(end[row]) else discount * onward",
@@ -71,7 +70,8 @@ METHOD = Method(
         Exact("Cal-QL: its gradients are those of the formulas", calibrated_gap, at_most=1e-6),
         Exact("Cal-QL: the returns are those of the recorded episodes", returns_gap, at_most=1e-3),
         Exact("four critic steps for each step of the actor, targets at rate 0.02", schedule_gap, at_most=1e-6),
-        Exact("the online phase starts with the offline phase's models", hand_off_gap, equals=0.0),
+        Exact("the online phase starts with the offline phase's models", lambda: probes.hand_off_gap(
+              wsrl(), ("actor", "q", "q_target", "temperature"), probes.BOX_SPEC), equals=0.0),
         Exact("the offline phase's batches are rows of the dataset",
               lambda: probes.foreign_rows(wsrl(log=Log(3)).before[0].recipe, pendulum()), equals=0.0),
         Exact("the first update sees 800 decisions of the policy and nothing else", lambda: batches(wsrl())[0],

@@ -14,12 +14,10 @@ from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative
 from assay.parts.critics.td import Td
 from assay.parts.sources.logged import Log, Logged
-from assay.parts.sources.replay import Replay
-from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import OwnAction
 from assay.recipes.conservative import cql
 from assay.recipes.defaults import CONTINUOUS, Defaults
-from assay.recipes.rlpd import BODY, FOLLOWS, STEP, rlpd
+from assay.recipes.rlpd import BODY, FOLLOWS, STEP, mixed, rlpd
 
 SLOW = Adam(learning_rate=3e-4, clip_norm=0.0)
 HANDED = {name: name for name in ("actor", "q", "q_target", "temperature")}
@@ -49,7 +47,7 @@ def wsrl(
     actor. `retain` is the share of offline data in every batch; `calibrated` puts Cal-QL in CQL's place.
     """
     first = offline(log, calibrated=calibrated)
-    online = rlpd(Retained(Replay(capacity=100_000, batch=64, updates=32, warmup=warmup), Logged((log,)), retain))
+    online = rlpd(mixed(Logged((log,)), warmup, retain))
     return replace(online, name="wsrl", critics=first.critics, before=(Phase("offline", first, 100, HANDED),))
 
 
@@ -57,5 +55,4 @@ def from_scratch(world: Defaults = CONTINUOUS, log: Log = LOG) -> Recipe:
     """RLPD (arXiv:2302.02948), wsrl's rival: the same online phase without a first one; half of every batch are offline
     rows, and updates start after 64 decisions.
     """
-    source = Retained(Replay(capacity=100_000, batch=64, updates=32, warmup=64), Logged((log,)), 0.5)
-    return rlpd(source)
+    return rlpd(mixed(Logged((log,)), warmup=64))

@@ -13,8 +13,6 @@ from assay.claims.probes import steps
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE, Scene
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
 from assay.methods.wsrl.base import LOG, offline, wsrl
 from assay.methods.wsrl.calibrated import RETURN
 from assay.parts.sources.logged import Log
@@ -45,12 +43,11 @@ def calibrated_gap() -> float:
 
 def returns_gap() -> float:
     """Returns the largest gap of the returns of two episodes to sums by hand, in a step's batches."""
-    source: Any = offline(Log(2), calibrated=True).source
-    scene = ALONE.given(task=pendulum())
+    source = offline(Log(2), calibrated=True).source
     columns, gap = Log(2).columns(pendulum()), 0.0
     reward = columns["reward"][:, 0].double()
     length = len(reward) // 2
-    for batch in source(scene, source.init(scene)):
+    for batch in probes.drawn(source, ALONE.given(task=pendulum())):
         for paid, found in zip(batch.reward[:8, 0], batch.column(RETURN)[:8, 0], strict=True):
             start = int((reward == paid.double()).nonzero()[0])
             left = length - start % length
@@ -66,17 +63,6 @@ def schedule_gap() -> float:
     gap = probes.schedule_gap(wsrl(), data, probes.BOX_SPEC, online, targets)
     first = wsrl().before[0].recipe
     return max(gap, probes.schedule_gap(first, data, probes.BOX_SPEC, dict.fromkeys(online, 1), targets))
-
-
-def hand_off_gap() -> float:
-    """Returns the largest difference of the online phase's first weights from the offline phase's last ones."""
-    recipe = wsrl()
-    (phase,) = recipe.before
-    before, after = (Engine(one, probes.BOX_SPEC, seed, Placement()) for one, seed in ((phase.recipe, 1), (recipe, 0)))
-    before.flats["q_target"].values.add_(1.0)  # a target network is not its model
-    after.load(probes.handed_on(phase, before), recipe)
-    names = ("actor", "q", "q_target", "temperature")
-    return max(float((before.flats[name].values - after.flats[name].values).abs().max()) for name in names)
 
 
 def batches(recipe: Recipe, decisions: int = 8, most: int = 120) -> tuple[int, Tensor]:

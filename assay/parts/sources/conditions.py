@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.slots import Choice, Task
 
 
@@ -15,3 +17,18 @@ class Condition(Choice, Protocol):
 
     def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
         """Raises AssayError if the method cannot learn from these transitions of the task."""
+
+
+@dataclass(frozen=True)
+class Ends(Condition):
+    """Data in which some decision is terminal, or none is; the reason tells users why, and what to use instead."""
+
+    some: bool
+    reason: str
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"some": True, "reason": "successes are needed. Use peg"},)
+
+    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
+        """Raises AssayError if it is otherwise."""
+        num = sum(int(columns["terminal"].any(1).sum()) for columns in datasets)
+        if (num > 0) != self.some:
+            raise AssayError(f"{num} decisions in the data of task '{task.name}' are terminal: {self.reason}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from assay.core.record import Experience, Origin, State, concatenate
-from assay.core.slots import Scene, Source
+from assay.core.slots import Reward, Scene, Source
 from assay.parts.sources.logged import Logged
 from assay.parts.sources.replay import Replay
 
@@ -18,19 +18,28 @@ class Retained(Source):
     """Yields batches with a share `kept` of offline rows and the rest from replay: RLPD's half (arXiv:2302.02948).
 
     Rounded down to whole rows. The column `source` tells them apart: POLICY rows come first, those of the dataset have
-    its origin. Degenerate: kept 0 is the replay itself, row by row, and the dataset is not generated.
+    its origin. With a `reward`, each batch has the rewards that this gives it now and not the stored ones: offline rows
+    have those of the task, and a reward that learns has changed since. Degenerate: kept 0 is the replay itself, row by
+    row, and the dataset is not generated.
     """
 
     replay: Replay = Replay()
     log: Logged = Logged()
     kept: float = 0.0
+    reward: Reward | None = None
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty buffer, and the dataset if some of it is kept."""
-        return {"replay": self.replay.init(scene), "log": self.log.init(scene) if self.kept else {}}
+        """Returns an empty buffer, the dataset if some of it is kept, and the reward's state."""
+        log, reward = self.log.init(scene) if self.kept else {}, self.reward.init(scene) if self.reward else {}
+        return {"replay": self.replay.init(scene), "log": log, "reward": reward}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields as many batches as the replay has; offline rows come last in each."""
+        """Yields as many batches as the replay has; each is rewarded after the updates on the one before."""
+        for batch in self.mixed(scene, state):
+            yield self.reward(batch, scene, state["reward"]) if self.reward else batch
+
+    def mixed(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields the batches as they are stored; offline rows come last in each."""
         rows = int(self.kept * self.replay.batch)
         batches = self.replay(scene, state["replay"])
         if not rows:

@@ -8,16 +8,17 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Origin
-from assay.core.slots import Target, View
+from assay.core.slots import Prediction, Target, View
+from assay.parts.critics.td import Td
+from assay.parts.fits.logistic import Logistic
 
 
 @dataclass(frozen=True)
 class Label(Target):
     """y = `value` for the rows of one `origin`: one side of a classifier, whose loss has a mean of its own.
 
-    Two such losses tell two origins apart whatever their numbers are: Td(Label(1.0), Logistic(), of) on what the policy
-    did, Td(Label(0.0, Origin.DATASET), Logistic(), of) on the log. `after` labels the context after each decision,
-    `ends` only decisions with which the task ended the episode. Rows without a column `source` are the policy's.
+    `after` labels the context after each decision, `ends` only decisions with which the task ended the episode. Rows
+    without a column `source` are the policy's.
     """
 
     value: float = 1.0
@@ -38,3 +39,11 @@ class Label(Target):
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """[B, T]."""
         return torch.full_like(self.rows(batch).reward, self.value)
+
+
+def told_apart(of: Prediction, *labels: Label) -> tuple[Td, ...]:
+    """Returns the losses of a classifier, one for each label: they tell origins apart whatever their numbers are.
+
+    told_apart(of, Label(1.0), Label(0.0, Origin.DATASET)) tells what the policy did from the log.
+    """
+    return tuple(Td(label, Logistic(), of) for label in labels)

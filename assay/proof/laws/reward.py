@@ -13,13 +13,14 @@ from torch import Tensor
 
 from assay.core import calls
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, Scored
+from assay.core.record import Experience, Need, Progress, Scored, State
 from assay.core.settings import children
 from assay.core.slots import DemonstratedTask, Scene
 from assay.core.slots.scene import OnRows
 from assay.playing import text
 from assay.proof.laws.invariance import Measured, invariances, keeps_inputs
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
+from assay.proof.laws.state import continuing
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
 
@@ -31,6 +32,8 @@ FORMS = ("{}", "#### {}", "<answer>{}</answer>", "the answer is {}.", "The answe
 """How a completion may state its answer."""
 PLAIN_FORMS = FORMS[:4]
 """Those that the tokenizer of the small tasks can write."""
+STRIDE = 4
+"""Steps of a run between those at which a reward with a state is tried: it may change something every ten."""
 
 
 def is_certain(part: Any) -> bool:
@@ -270,9 +273,12 @@ class RewardCase:
     task: DemonstratedTask
     batch: Experience
 
-    def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
-        """Returns the experience after the reward."""
-        after = part(self.batch if batch is None else batch, Scene(self.task, StandIns(part.models)))
+    def rewarded(
+        self, part: Any, batch: Experience | None = None, state: State | None = None, step: int = 0
+    ) -> Experience:
+        """Returns the experience after the reward, with the part's initial state if none is given."""
+        scene = Scene(self.task, StandIns(part.models), progress=Progress(step, step + 1))
+        after = part(self.batch if batch is None else batch, scene, state)
         if not isinstance(after, Experience):
             raise AssayError(
                 f"a reward must return the experience with its rewards; this one returned {type(after).__name__}"
@@ -346,7 +352,11 @@ SAME = invariances(
     lambda part, case, batch: Measured({"the reward": case.rewarded(part, batch).reward}), LOOSE, is_certain
 )
 KEPT = keeps_inputs(lambda part, case, batch: case.rewarded(part, batch))
-LAWS = (rewards, SAME.repeats, KEPT, SAME.padding, SAME.permutation, alone_in_batch, shotgun_of_text)
+STATE = continuing(
+    lambda part, case: part.init(Scene(case.task, StandIns(part.models))),
+    lambda part, case, state, time: case.rewarded(part, state=state, step=STRIDE * time).reward,
+)
+LAWS = (rewards, SAME.repeats, KEPT, SAME.padding, SAME.permutation, alone_in_batch, shotgun_of_text, STATE.resumes)
 REWARD = Contract("reward", LAWS, reward_cases)
 
 
