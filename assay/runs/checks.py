@@ -191,7 +191,7 @@ def check_shards(placement: Placement) -> None:
         check_gpus(ranks, torch.device(placement.device))
     if placement.sharded:
         wrong = [name for name in ("precision", "recompute", "compiled") if getattr(placement, name)]
-        wrong += [f"device {placement.device}"] if placement.is_on_gpu else []
+        wrong += ["device cuda, a GPU for each rank"] if torch.device(placement.device) == torch.device("cuda") else []
         if ranks == 1:
             raise AssayError("--sharded splits layers among ranks, and there is one. Use --ranks 2 or more.")
         if wrong:

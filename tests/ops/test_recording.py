@@ -12,7 +12,7 @@ from assay.ops.recording import recorded
 
 
 def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, capture_error_mode: nullcontext())
     with recorded(None):
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -22,7 +22,7 @@ def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch: pytest.Monk
 
 
 def test_a_collector_that_was_off_stays_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, capture_error_mode: nullcontext())
     gc.disable()
     try:
         with recorded(None):

@@ -230,8 +230,9 @@ def test_ranks_without_a_gpu_each_are_refused(monkeypatch: pytest.MonkeyPatch) -
     check_shards(where)
     with pytest.raises(AssayError, match="ranks is 4, but ranks compute on CPUs or with CUDA, not on 'mps'"):
         check_shards(replace(where, device="mps"))
-    with pytest.raises(AssayError, match="--sharded was not tried together with --device cuda:0"):
-        check_shards(replace(where, device="cuda:0", sharded=True))
+    check_shards(replace(where, device="cuda:0", sharded=True))
+    with pytest.raises(AssayError, match="--sharded was not tried together with --device cuda, a GPU for each rank"):
+        check_shards(replace(where, ranks=2, sharded=True))
 
 
 # ---------------------------------------------------------------------------------------------------- failures
