@@ -18,6 +18,9 @@ import pytest
 import torch
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from assay.runs import result
+from tests import warm
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"assay-hypothesis-{os.getuid()}")
@@ -56,6 +59,18 @@ def _same_start() -> Iterator[None]:
     torch.set_default_dtype(dtype)
     torch.backends.mkldnn.enabled = has_onednn
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _sketched() -> None:
+    """Runs of tests leave an empty picture: a tenth of a second each, and what is drawn is up to few tests."""
+    warm.sketch()
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw their learning curves, as they do for users."""
+    monkeypatch.setattr(result, "draw_curve", warm.draw_curve)
 
 
 @pytest.fixture(scope="session")

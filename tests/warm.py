@@ -17,10 +17,19 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
+from assay.runs import result
+from assay.runs.folder import PICTURE
 from assay.runs.pools import preloaded
 
 COMMAND = "import sys; from assay.app.cli import main; sys.exit(main())"
 """The program of the command line."""
+
+draw_curve = result.draw_curve
+
+
+def sketch() -> None:
+    """Replaces the picture that every run of this process draws at its end by an empty file."""
+    result.draw_curve = lambda finished: (finished.folder / PICTURE).touch()
 
 
 def run(program: str, words: Sequence[str], folder: str, environment: Mapping[str, str], ends: Sequence[Any]) -> None:
@@ -28,6 +37,7 @@ def run(program: str, words: Sequence[str], folder: str, environment: Mapping[st
     for place, end in enumerate(ends):
         os.dup2(end.detach(), place)
     sys.stdin, sys.stdout, sys.stderr = (open(place, mode) for place, mode in enumerate("rww"))  # noqa: SIM115
+    sketch()
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
