@@ -19,7 +19,7 @@ import torch
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from assay.runs import result
-from tests import warm
+from tests import sketched, warm
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -30,6 +30,7 @@ hypothesis.settings.register_profile("ci", max_examples=40, derandomize=True, **
 hypothesis.settings.register_profile("all", max_examples=200, derandomize=True, **options)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+warm.serve()
 torch.set_num_threads(1)
 if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make test-isa` stands in for
     torch.backends.mkldnn.enabled = False
@@ -61,16 +62,10 @@ def _same_start() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _sketched() -> None:
-    """Runs of tests leave an empty picture: a tenth of a second each, and what is drawn is up to few tests."""
-    warm.sketch()
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs draw their learning curves, as they do for users."""
-    monkeypatch.setattr(result, "draw_curve", warm.draw_curve)
+    monkeypatch.setattr(result, "draw_curve", sketched.draw_curve)
 
 
 @pytest.fixture(scope="session")

@@ -245,7 +245,7 @@ class Package:
             elif isinstance(node, ast.Attribute):
                 if node.attr in INNER and (dotted := ast.unparse(node)) in OPTIONAL:
                     yield Arrow(dotted, node.lineno, deferred)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require" and is_text(node.args[0]):
+            elif isinstance(node, ast.Call) and is_require(node.func) and is_text(node.args[0]):
                 yield Arrow(str(ast.literal_eval(node.args[0])), node.lineno, deferred)
 
     @cached_property
@@ -421,6 +421,10 @@ def strings_that_select(package: Package) -> Iterator[Finding]:
             else:
                 continue
             yield Finding(f"{module.path}: {literal}", f"{module.path}:{node.lineno} compares: {literal}")
+
+
+def is_require(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "require"
 
 
 def is_text(node: ast.expr) -> bool:

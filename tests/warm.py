@@ -13,23 +13,25 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing.context import BaseContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
-from assay.runs import result
-from assay.runs.folder import PICTURE
 from assay.runs.pools import preloaded
+from tests import sketched
 
 COMMAND = "import sys; from assay.app.cli import main; sys.exit(main())"
 """The program of the command line."""
 
-draw_curve = result.draw_curve
 
-
-def sketch() -> None:
-    """Replaces the picture that every run of this process draws at its end by an empty file."""
-    result.draw_curve = lambda finished: (finished.folder / PICTURE).touch()
+def serve() -> None:
+    """Makes the server that processes of the tests are forked from import all there is, whichever test is the first to
+    start it; its forks draw no pictures either.
+    """
+    everything = [*preloaded(), "assay.runs.gather_pool", "assay.runs.ranks", sketched.__name__]
+    multiprocessing.set_forkserver_preload(everything)
+    BaseContext.set_forkserver_preload = lambda context, names: None  # type: ignore[method-assign]
 
 
 def run(program: str, words: Sequence[str], folder: str, environment: Mapping[str, str], ends: Sequence[Any]) -> None:
@@ -37,7 +39,6 @@ def run(program: str, words: Sequence[str], folder: str, environment: Mapping[st
     for place, end in enumerate(ends):
         os.dup2(end.detach(), place)
     sys.stdin, sys.stdout, sys.stderr = (open(place, mode) for place, mode in enumerate("rww"))  # noqa: SIM115
-    sketch()
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
@@ -59,7 +60,6 @@ class Process:
         ends: tuple[int, int, int] | None = None,
     ) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(preloaded())
         self.written: tuple[str, str] | None = None
         self.files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 - closed at the end of the process
         given = [Sent(end) for end in ends or [file.fileno() for file in self.files]]
