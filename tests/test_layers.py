@@ -269,14 +269,16 @@ def named(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Named]]:
             yield from named(child, prefix)
 
 
-def with_deferral(node: ast.AST, deferred: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+def with_deferral(tree: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """Every node, and whether it sits in a function or under TYPE_CHECKING."""
-    yield node, deferred
-    for child in ast.iter_child_nodes(node):
-        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and child in node.body
-        )
-        yield from with_deferral(child, deferred or later)
+    waiting = [(tree, False)]
+    while waiting:
+        node, deferred = waiting.pop()
+        yield node, deferred
+        deferred |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        later = node.body if is_for_types else []
+        waiting += [(child, deferred or child in later) for child in reversed([*ast.iter_child_nodes(node)])]
 
 
 def absolute(module: Module, node: ast.ImportFrom) -> str:
