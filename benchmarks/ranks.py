@@ -3,6 +3,7 @@
     python -m benchmarks.ranks                       # 1 and 2 ranks at 2 shards
     python -m benchmarks.ranks --ranks 1 2 4 --width 256
     python -m benchmarks.ranks --ranks 1 2 4 --sharded      # layers under FSDP2
+    python -m benchmarks.ranks --ranks 1 2 4 --device cuda:0 --width 512     # all on one GPU
 
 Times a whole step and its update on an idle machine; digests of the weights must be equal, whatever the ranks.
 """
@@ -44,10 +45,12 @@ def different_characters(rows: Sequence[Mapping[str, Any]]) -> list[float]:
     return [float(len(set(row["completion"]))) for row in rows]
 
 
-def timed(ranks: int, shards: int, width: int, steps: int, num_starts: int, sharded: bool = False) -> Timed:
+def timed(
+    ranks: int, shards: int, width: int, steps: int, num_starts: int, sharded: bool = False, device: str = "cpu"
+) -> Timed:
     """Trains `steps` steps after one that is not timed."""
     settings = {"actor.width": width, "rollout.num_starts": num_starts}
-    where = Placement(shards=shards, ranks=ranks, sharded=sharded and ranks > 1)
+    where = Placement(device, shards=shards, ranks=ranks, sharded=sharded and ranks > 1)
     plan = make_plan("grpo", "addition", steps=steps + 1, warmup=0, settings=settings, placement=where)
     # An untrained model never adds up; it does write different words, so that the weights move.
     plan = replace(plan, recipe=replace(plan.recipe, rewards=(FromFunction(different_characters),)))
@@ -75,9 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--starts", type=int, default=32)
     parser.add_argument("--sharded", action="store_true")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda (one for each rank) or cuda:0 (one for all)")
     chosen = parser.parse_args(arguments)
     shards = max(chosen.ranks)
-    size = chosen.width, chosen.steps, chosen.starts, chosen.sharded
+    size = chosen.width, chosen.steps, chosen.starts, chosen.sharded, chosen.device
     found = [timed(ranks, shards, *size) for ranks in chosen.ranks]
     for one in found:
         faster = f"{found[0].step / one.step:.2f}x a step, {found[0].update / one.update:.2f}x an update"

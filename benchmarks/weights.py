@@ -5,9 +5,10 @@
     python -m benchmarks.weights --toy                       # small, on the CPU, by file alone
 
 The sampler is a process of its own that takes decoding steps all the time. Each round the learner changes its weights
-and publishes them; the sampler fetches them between two steps, as gatherers do, or in a thread beside its steps, so
-that only loading pauses it. `seconds` is from the begin of publishing until the learner knows that they are loaded;
-`paused` is the longest time between two steps, without what a step takes. Sums of all bits are compared.
+and publishes them; the sampler fetches them in a thread beside its steps, as gatherers do that are sampling, so that
+only loading pauses it, or between two steps, as those do that wait for weights. `seconds` is from the begin of
+publishing until the learner knows that they are loaded; `paused` is the longest time between two steps, without what a
+step takes. Sums of all bits are compared.
 """
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ class Engine:
         parts = cut(experience, frozenset(), self.placement.shards)
         own = [parts[place] for place in self.ranks.mine(len(parts))]
         found = self.ranks.shared([None if part is None else self.over(name, part, function) for part in own])
-        return torch.cat([widen(column, experience.num_columns) for column in found if column is not None])
+        columns = [widen(column, experience.num_columns) for column in found if column is not None]
+        return torch.cat(columns).to(experience.mask.device)
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:

@@ -1,4 +1,5 @@
-"""Ranks as processes that exchange tensors by gloo, over the loopback or a network.
+"""Ranks as processes that exchange tensors by gloo, over the loopback or a network; those of a GPU by NCCL if each rank
+has a GPU of its own, else through the memory of the host.
 
 No wait is without an end: every rank writes a beat into the store each second, and a rank that waits for the others
 reads theirs. A rank that is silent for `SILENCE` seconds, or known to have died, ends all the others with `RankLost`.
@@ -7,6 +8,7 @@ reads theirs. A rank that is silent for `SILENCE` seconds, or known to have died
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import socket
 import threading
@@ -30,6 +32,11 @@ CONNECT, LONGEST = timedelta(seconds=120), timedelta(days=30)
 """How long ranks wait for each other to connect; and gloo's own limit later, since the beats are the deadline."""
 FRAME = 8192
 """Bytes that are exchanged at once; longer items need a second exchange."""
+POLL = 1e-4
+"""Seconds between two looks at an exchange between GPUs."""
+GPU = torch.device("cuda")
+"""A GPU without a number: each rank has its own."""
+SHARE = "Use fewer ranks, or --device cuda:0, which all ranks then share"
 
 
 class RankLost(AssayError):
@@ -44,11 +51,15 @@ class Order(Enum):
 
 
 class Gloo(Ranks):
-    """One of `num` processes; `store` is shared by all, `host` is the address that gloo listens at."""
+    """One of `num` processes; `store` is shared by all, `host` is the address that gloo listens at; `local` is the
+    number of the process on its machine, which is that of its GPU.
+    """
 
-    def __init__(self, store: Any, rank: int, num: int, host: str | None = None) -> None:
+    def __init__(self, store: Any, rank: int, num: int, host: str | None = None, local: int | None = None) -> None:
         c10d = distributed()
         self.rank, self.num, self.signal = rank, num, 0
+        self.local, self.kind = rank if local is None else local, "cpu"
+        self.nccl: Any = None
         self.received: Callable[[], int] = lambda: 0
         self.watch: Callable[[], None] = lambda: None
         self.store, self.closed = store.clone(), threading.Event()
@@ -110,8 +121,46 @@ class Gloo(Ranks):
                 self.store.set("over", "")
         self.closed.set()
         self.thread.join(SILENCE)
+        if self.nccl is not None:
+            self.nccl.abort()  # at once: what a lost rank was to take part in would never end
         if "devices" in vars(self):
             distributed().destroy_process_group()
+
+    # ------------------------------------------------------------------------------------------------ devices
+    def place(self, device: str) -> None:
+        """Computes on this device from now on: "cuda" is a GPU for each rank, "cuda:0" one for all. AssayError if this
+        machine has too few.
+        """
+        self.kind = torch.device(device).type
+        if torch.device(device) != GPU or self.nccl is not None:
+            return
+        if self.local >= (there := torch.cuda.device_count()):
+            raise AssayError(f"rank {self.rank} needs GPU {self.local}, but its machine has {there}. {SHARE}")
+        torch.cuda.set_device(self.local)  # which is what "cuda" means in this process
+        c10d = distributed()
+        store = self.store.clone()
+        store.set_timeout(CONNECT)
+        options = c10d.ProcessGroupNCCL.Options()
+        options._timeout = LONGEST
+        self.nccl = c10d.ProcessGroupNCCL(c10d.PrefixStore("nccl", store), self.rank, self.num, options)
+
+    def exchange(self, call: Callable[[Any, Tensor, Tensor], Any], output: Tensor, sent: Tensor) -> None:
+        """Waits for call(group, output, sent) with the group for these tensors; with gloo through the host's memory."""
+        if not sent.is_cuda:
+            self.wait(call(self.group, output, sent))
+        elif self.nccl is None:
+            there = torch.empty_like(output, device="cpu")
+            self.wait(call(self.group, there, sent.cpu()))
+            output.copy_(there)
+        else:
+            work = call(self.nccl, output, sent)
+            due = time.monotonic() + BEAT
+            while not work.is_completed():  # NCCL's own wait has no end, or ends the group
+                time.sleep(POLL)
+                if time.monotonic() > due:
+                    self.check()
+                    due += BEAT
+            work.wait(CONNECT)  # it is over; raises what went wrong
 
     # ------------------------------------------------------------------------------------------------ exchanges
     def meet(self, digest: Callable[[], int]) -> None:
@@ -143,9 +192,8 @@ class Gloo(Ranks):
 
     def frames(self, own: Tensor, size: int) -> Tensor:
         """Returns the bytes of every rank in a row, padded to `size`."""
-        found = torch.empty(self.num, size, dtype=torch.uint8)
-        sent = torch.nn.functional.pad(own, (0, size - len(own)))
-        self.wait(self.group._allgather_base(found.view(-1), sent))
+        found = torch.empty(self.num, size, dtype=torch.uint8, device=own.device)
+        self.exchange(all_gather, found.view(-1), torch.nn.functional.pad(own, (0, size - len(own))))
         return found
 
     def told(self, make: Callable[[], Item]) -> Item:
@@ -177,14 +225,14 @@ class Gloo(Ranks):
             size = part_size(len(flat), shards) * shards
             sent = torch.nn.functional.pad(flat, (0, size - len(flat)))
             slices = torch.empty_like(sent)
-            self.wait(self.group.alltoall_base(slices, sent, [], []))
+            self.exchange(all_to_all, slices, sent)
             (mine,) = tree_sum([one] for one in slices.split(size // self.num)) if size else (slices,)
             found.append(mine[: len(self.slice(flat, shards))])
         return found
 
     def fill(self, output: Tensor, own: Tensor) -> None:
         """Fills the output with the tensors of all ranks."""
-        self.wait(self.group._allgather_base(output.view(torch.uint8), own.view(torch.uint8)))
+        self.exchange(all_gather, output.view(torch.uint8), own.view(torch.uint8))
 
     @cached_property
     def devices(self) -> Any:
@@ -192,7 +240,7 @@ class Gloo(Ranks):
         c10d, store = distributed(), self.store.clone()
         store.set_timeout(CONNECT)
         c10d.init_process_group("gloo", store=c10d.PrefixStore("mesh", store), rank=self.rank, world_size=self.num)
-        return c10d.init_device_mesh("cpu", (self.num,))
+        return c10d.init_device_mesh(self.kind, (self.num,))
 
     def mesh(self) -> Any:
         """Returns the mesh, which is made when it is first asked for."""
@@ -203,6 +251,16 @@ class Gloo(Ranks):
         for flat in tensors:
             own, size = self.slice(flat, shards).view(torch.uint8), part_size(len(flat), shards) * shards // self.num
             flat.view(torch.uint8).copy_(self.frames(own, size * flat.itemsize).view(-1)[: flat.nbytes])
+
+
+def all_gather(group: Any, output: Tensor, own: Tensor) -> Any:
+    """Begins to fill the output with the tensors of all ranks."""
+    return group._allgather_base(output, own)
+
+
+def all_to_all(group: Any, output: Tensor, own: Tensor) -> Any:
+    """Begins to send slice k to rank k."""
+    return group.alltoall_base(output, own, [], [])
 
 
 def distributed() -> Any:
@@ -226,7 +284,7 @@ def joined() -> Gloo:
 
     store, rank, num = next(iter(rendezvous("env://", timeout=CONNECT)))
     store.set_timeout(CONNECT)
-    return Gloo(store, rank, num)
+    return Gloo(store, rank, num, local=int(os.environ.get("LOCAL_RANK", rank)))
 
 
 # ---------------------------------------------------------------------------------------------------- bytes

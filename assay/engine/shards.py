@@ -32,6 +32,9 @@ class Ranks:
         size = shards // self.num
         return range(self.rank * size, (self.rank + 1) * size)
 
+    def place(self, device: str) -> None:
+        """Computes on this device from now on. All ranks call it."""
+
     def meet(self, digest: Callable[[], int]) -> None:
         """Begins a step; `digest` is a number that changes with the weights. All ranks call it."""
 

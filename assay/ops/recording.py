@@ -13,12 +13,13 @@ import torch
 @contextmanager
 def recorded(graph: Any, pool: Any = None) -> Iterator[None]:
     """Enters `torch.cuda.graph` without garbage collection: an older graph in a reference cycle could be destroyed
-    there, which CUDA refuses while another is recorded, and the recording would be lost.
+    there, which CUDA refuses while another is recorded, and the recording would be lost. Other threads may use the
+    device meanwhile (those that fetch weights do).
     """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             yield
     finally:
         if was_enabled:

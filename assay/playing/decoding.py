@@ -13,7 +13,7 @@ from assay.core.spaces import Vocabulary
 from assay.ops import distributions
 from assay.ops.decoded import Stop, Written
 from assay.playing.narrowing import NarrowedDecoder, unwrapped
-from assay.playing.versions import versioned
+from assay.playing.versions import settled, versioned
 
 COMPACT_BELOW = 0.8
 """Finished rows are dropped from the batch when fewer than this share of its rows is unfinished."""
@@ -38,11 +38,21 @@ def decode_together(
     before = [said[row] for row in rows.tolist()] if said else ()
     found: Written | None = None
     inner, narrowing = unwrapped(actor)
+    inner, newest = settled(inner)
     if is_on_gpu(inner):
         from assay import sampling  # here, so that a run on a CPU loads no kernel
 
         found = sampling.sampled(
-            inner, prompts, repeats, numbers, vocabulary, max_tokens, narrowing=narrowing, stop=stop, said=before
+            inner,
+            prompts,
+            repeats,
+            numbers,
+            vocabulary,
+            max_tokens,
+            narrowing=narrowing,
+            stop=stop,
+            said=before,
+            newest=newest,
         )
     if found is None:
         decoder = actor.decoder(prompts, repeats, max_tokens)

@@ -23,7 +23,7 @@ from assay.playing.decoding import COMPACT_BELOW, drawn, neighbours, same_texts
 from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing, unwrapped
 from assay.playing.remote import RemoteSession
 from assay.playing.turns import Answer, Conversations, Limits, utterances
-from assay.playing.versions import versioned
+from assay.playing.versions import settled, versioned
 
 if TYPE_CHECKING:
     from assay.sampling.sessions import Session
@@ -67,16 +67,17 @@ def converse(
     if isinstance(inner, Remote):
         seeds, elapsed = random.hashed(draw, starts, samples), talks.elapsed.numpy()
         opened = RemoteSession(inner, starts[order], seeds[order], elapsed[order], vocabulary)
+    inner, newest = settled(inner)
     if decoding.is_on_gpu(inner):
         from assay import sampling  # here, so that a run on a CPU loads no kernel
 
-        opened = sampling.session_for(inner, shown, repeats, limits.columns)
+        opened = sampling.session_for(inner, shown, repeats, limits.columns, newest)
     if opened is None:
         since = decoded(actor.decoder(shown, repeats, limits.columns), rows, uniform, talks, answer)
     else:
         with opened as session:
             session.open(shown, repeats)
-            since = talked(session, rows, uniform, talks, answer, narrowing)
+            since = talked(session, rows, uniform, talks, answer, narrowing, newest is not None)
     return recorded(begun, told, since, talks, samples)
 
 
@@ -105,12 +106,13 @@ def talked(
     talks: Conversations,
     answer: Answer,
     narrowing: Narrowing,
+    has_version: bool,
 ) -> Since:
     """Plays all turns of a session's rows, whose indices in the results are `rows`, turn by turn."""
     from assay.sampling import on_the_host
     from assay.sampling.pages import Way
 
-    since, place = Since(len(rows), talks.limits.columns, narrowing.changes), torch.argsort(rows)
+    since, place = Since(len(rows), talks.limits.columns, narrowing.changes, has_version), torch.argsort(rows)
     column, way = torch.zeros(len(rows), dtype=torch.long), Way(talks.eos, uniform_BN is None, narrowing)
     while not bool(talks.done.all()):
         live = (~talks.done).nonzero().squeeze(1)
@@ -130,8 +132,9 @@ def talked(
             since.turn[who, column[who]] = talks.turn[who]
             token, is_mine = talks.advance(who, written.tokens[speak, time], answer)
             since.add(who, column[who], token, is_mine, written.logp[speak, time])
-            if since.model is not None and written.logp_model is not None:
-                since.model[who, column[who]] = written.logp_model[speak, time]
+            for into, new in ((since.model, written.logp_model), (since.version, written.version)):
+                if into is not None and new is not None:
+                    into[who, column[who]] = new[speak, time]
             column[who] += 1
         session.close(place[live[talks.done[live]]].tolist())
     return since

@@ -47,6 +47,11 @@ class VersionedDecoder:
         self.decoder.keep(rows)
 
 
+def settled(actor: Any) -> tuple[Any, Callable[[], int] | None]:
+    """Returns the actor inside, and what may change its weights; the actor itself if nothing does."""
+    return (actor.actor, actor.newest) if isinstance(actor, VersionedActor) else (actor, None)
+
+
 def versioned(decoder: Any) -> VersionedDecoder | None:
     """Returns the decoder that knows the version of the weights, if this or the one inside it does."""
     inner = decoder.decoder if isinstance(decoder, NarrowedDecoder) else decoder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from assay.core.recipe import Recipe
 from assay.core.settings import settings
 from assay.core.slots import Task
 from assay.core.spaces import Discrete, Vocabulary
+from assay.engine.gloo import SHARE
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
@@ -176,7 +178,7 @@ def check_placement(placement: Placement, task: Task) -> None:
 
 
 def check_shards(placement: Placement) -> None:
-    """Refuses shards that are not a power of two, and ranks that do not divide them or do not run on the CPU."""
+    """Refuses shards that are not a power of two, and ranks that do not divide them or have too few GPUs."""
     shards, ranks = placement.shards, placement.ranks
     if not 1 <= shards <= MOST_SHARDS or shards & (shards - 1):
         near = 1 << max(0, min(shards, MOST_SHARDS).bit_length() - 1) if shards > 0 else 1
@@ -186,13 +188,23 @@ def check_shards(placement: Placement) -> None:
         fix = f"--ranks {fits} --shards {max(fits, shards)}" if ranks > 1 else "--ranks 1"
         raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {fix}.")
     if ranks > 1 and placement.is_on_gpu:
-        raise AssayError(f"ranks is {ranks}, but ranks share work on CPUs only so far. Use --ranks 1 or --device cpu.")
+        check_gpus(ranks, torch.device(placement.device))
     if placement.sharded:
         wrong = [name for name in ("precision", "recompute", "compiled") if getattr(placement, name)]
+        wrong += [f"device {placement.device}"] if placement.is_on_gpu else []
         if ranks == 1:
             raise AssayError("--sharded splits layers among ranks, and there is one. Use --ranks 2 or more.")
         if wrong:
             raise AssayError(f"--sharded was not tried together with --{wrong[0]}. Remove one of them.")
+
+
+def check_gpus(ranks: int, device: torch.device) -> None:
+    """Raises AssayError if this machine has fewer GPUs than ranks, unless one is named for all of them."""
+    if device.type != "cuda":
+        raise AssayError(f"ranks is {ranks}, but ranks compute on CPUs or with CUDA, not on '{device}'. Use --ranks 1.")
+    here, there = int(os.environ.get("LOCAL_WORLD_SIZE", ranks)), torch.cuda.device_count()
+    if device.index is None and 0 < there < here:
+        raise AssayError(f"ranks is {here}, and each needs a GPU, but this machine has {there}. {SHARE}.")
 
 
 def has_demonstrations(task: Task) -> bool:

@@ -49,13 +49,10 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
             "--gatherers without --on, or --device cpu."
         )
     check_pieces(options, placement, rollout.num_starts)
-    if placement.ranks > 1:
-        raise AssayError(f"{asked} and --ranks is {placement.ranks}, but ranks sample themselves. Use one of the two.")
     if options.server:
         check_served(asked, options.lag, recipe)
-    if options.in_flight and (placement.is_on_gpu or any(part.models for part in recipe.rewards)):
-        why = "a reward reads a model" if not placement.is_on_gpu else f"the device is {placement.device}"
-        raise AssayError(f"--in-flight needs weights on the CPU that decide alone, but {why}. Remove --in-flight.")
+    if options.in_flight and any(part.models for part in recipe.rewards):
+        raise AssayError("--in-flight, but a reward reads a model, which has one version. Remove --in-flight.")
     if options.lag:
         check_lag(options.lag, recipe)
 

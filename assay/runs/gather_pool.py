@@ -59,6 +59,8 @@ def listen(answer: Answering, news: Connection) -> None:
     with suppress(EOFError, OSError):
         while True:
             version, told = json.loads(news.recv_bytes())
+            while news.poll():  # an older one would only delay the newest
+                version, told = json.loads(news.recv_bytes())
             if answer.sampler is not None:
                 answer.sampler.hear(version, told)
 
@@ -82,7 +84,7 @@ class ProcessHand(Hand):
         self.pipe, pipe = context.Pipe()
         self.life, life = context.Pipe()
         self.news, news = context.Pipe()
-        self.is_busy = False
+        self.asked = NO_WORK
         self.process = context.Process(target=serve, args=(sources, sent, pipe, life, news), name=f"gatherer {name}")
         with self.lock:
             self.process.start()
@@ -94,21 +96,23 @@ class ProcessHand(Hand):
         begin, timer = time.monotonic(), threading.Timer(seconds, self.process.kill)
         timer.daemon = True
         timer.start()
-        self.is_busy = True
+        self.asked = asked.version
         try:
             self.pipe.send_bytes(pickle.dumps(asked))
             answer = pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
             raise Lost(self.cause(time.monotonic() - begin >= seconds, seconds)) from None
         finally:
-            self.is_busy = False
+            self.asked = NO_WORK
             timer.cancel()
         return answered(answer)
 
     def tell(self, version: int, told: str) -> None:
-        """Sends the version, if the process has work: one without is told with its next, and has no deadline."""
+        """Sends the version, if the process samples with an older one: one without work is told with its next, and has
+        no deadline.
+        """
         with suppress(OSError):  # it died, which its own thread finds out
-            if self.is_busy:
+            if self.asked < version:
                 self.news.send_bytes(json.dumps([version, told]).encode())
 
     def cause(self, is_late: bool, seconds: float) -> str:
@@ -125,6 +129,8 @@ class ProcessHand(Hand):
             self.process.join(TAKES)
 
 
+NO_WORK = 1 << 62
+"""In place of the version that a process samples with: no newer one matters."""
 TAKES = 10.0
 """Seconds in which a killed process is gone."""
 
@@ -245,7 +251,8 @@ def starter(plan: Plan, loop: Loop, weights: Weights, folder: Path, stack: ExitS
     if in_flight and not isinstance(plan.task.spec.action, Vocabulary):
         raise AssayError(f"--in-flight, but '{plan.task.name}' has no answers of tokens. {NO_FLIGHT}.")
     num = sum(flat.num_parameters for flat in loop.engine.flats.values())
-    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, num, weights, in_flight)
+    where = replace(plan.placement, ranks=1, sharded=False)
+    kit = Kit(for_sampling(plan.recipe), plan.task, plan.seed, where, num, weights, in_flight)
     try:
         sent: bytes = pickle.dumps(kit)
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -67,7 +67,7 @@ class Crew:
     shards: int = 1
     """Shards that are sampled apart: the pieces, if there are several."""
     in_flight: bool = False
-    """Whether workers are told of newer weights while they sample."""
+    """Whether workers take over newer weights while they sample."""
 
     def __post_init__(self) -> None:
         self.turn = threading.Condition()
@@ -96,7 +96,7 @@ class Crew:
             self.progress = scene.progress
             self.open_steps(scene, states)
             self.turn.notify_all()
-            hands = list(self.hands.values()) if self.in_flight else []
+            hands = list(self.hands.values()) if self.in_flight or self.weights.is_read_ahead else []
         for hand in hands:
             hand.tell(step, self.weights.told(step))
         if self.num and not self.threads:

@@ -19,7 +19,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.core.trees import decode, encoded
-from assay.runs.weights import Weights, WeightsMissing
+from assay.runs.weights import Weights, WeightsMissing, placed
 
 HEAD = 16
 """Bytes before the tensors, and what their places are multiples of, so that every dtype can be read in place."""
@@ -80,8 +80,8 @@ class CudaMemory(Memory):
         return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
     def wait(self) -> None:
-        """Synchronizes the device."""
-        torch.cuda.synchronize(self.device)
+        """Waits for this thread's stream; the whole device may not be waited for while another records a graph."""
+        torch.cuda.current_stream(self.device).synchronize()
 
 
 @dataclass(eq=False)
@@ -159,13 +159,6 @@ def layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, tuple[str, list[int
         where[name] = (str(tensor.dtype).removeprefix("torch."), list(tensor.shape), end)
         end += -(-tensor.nbytes // HEAD) * HEAD
     return where, end
-
-
-def placed(copy: Tensor, dtype: str, shape: Sequence[int], begin: int) -> Tensor:
-    """Returns a tensor of a copied buffer."""
-    kind: torch.dtype = getattr(torch, dtype)
-    size = torch.Size(shape).numel() * kind.itemsize
-    return copy[begin : begin + size].view(kind).view(shape)
 
 
 def as_json(handle: Sequence[bytes | int]) -> list[Any]:

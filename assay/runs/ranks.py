@@ -25,9 +25,11 @@ import torch
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.record import State
+from assay.core.record import Experience, State
+from assay.core.slots import Scene
+from assay.engine.gathering import Gatherers
 from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, joined
-from assay.engine.loop import Loop
+from assay.engine.loop import Loop, frozen, thawed
 from assay.engine.machine import tuned
 from assay.engine.shards import Ranks
 from assay.runs.own.loading import load
@@ -130,7 +132,10 @@ class Team:
         lock = "" if where is None else store.holder(where)
         opening = Opening(tuple(plan.code), sent, handed, loop.snapshot(), threads, where, lock)
         self.ranks.told(lambda: opening)
+        self.ranks.place(plan.placement.device)
         loop.engine.join(self.ranks, plan.recipe)
+        if loop.gatherers is not None:
+            loop.gatherers = Handed(self.ranks, loop.gatherers)
 
     def __enter__(self) -> Team:
         return self
@@ -235,14 +240,46 @@ def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
     for source in order.sources:
         load(source)
     plan: Plan = pickle.loads(order.plan)
+    ranks.place(plan.placement.device)
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     if order.handed:
         loop.begin(order.handed)
     loop.restore(order.state)
     loop.engine.join(ranks, plan.recipe)
+    if plan.options.gathering.is_used:
+        loop.gatherers = Handed(ranks)
     size = sum(flat.num_parameters for flat in loop.engine.flats.values())
     threads.enter_context(tuned(size, order.threads, bfloat16=loop.engine.bfloat16))
     return loop
+
+
+class Handed(Gatherers):
+    """The gatherers of rank 0, which hands their rows to all ranks."""
+
+    def __init__(self, ranks: Ranks, own: Gatherers | None = None) -> None:
+        self.ranks, self.own = ranks, own
+
+    def __call__(self, scene: Scene, states: State) -> tuple[Experience, bool]:
+        """Returns the rows on every rank, and brings metrics and the curriculum's state to that of rank 0."""
+
+        def ask() -> tuple[Experience, bool, Any, State]:
+            assert self.own is not None, "rank 0 has them"
+            return (*self.own(scene, states), scene.metrics, frozen(states["curriculum"]))
+
+        rows, is_rewarded, metrics, curriculum = self.ranks.told(ask)
+        if self.ranks.rank:  # only rank 0 asks the curriculum, for steps that it hands out
+            scene.metrics.update(metrics)
+            states["curriculum"] = thawed(states["curriculum"], curriculum)
+        return rows, is_rewarded
+
+    def snapshot(self) -> State:
+        """Returns the state of the gatherers; other ranks have none."""
+        return {} if self.own is None else self.own.snapshot()
+
+    def restore(self, state: State) -> None:
+        """Resumes the gatherers, where they are."""
+        if self.own is not None:
+            self.own.restore(state)
 
 
 # ---------------------------------------------------------------------------------------------------- checkpoints

@@ -5,12 +5,14 @@ A hand is a process that has one, as the thread that hands it work sees it.
 
 from __future__ import annotations
 
+import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -81,6 +83,7 @@ class Sampler:
         self.recipe, self.task, self.engine, self.seed, self.weights = recipe, task, engine, seed, weights
         self.names, self.version = models_of(recipe), -1
         self.is_in_flight, self.arrived = False, deque[tuple[int, State]](maxlen=1)
+        self.reading = threading.Lock()
         scene = Scene(task, engine, Draw(seed))
         assert recipe.rollout is not None
         self.rollout_state = recipe.rollout.init(scene)
@@ -98,25 +101,34 @@ class Sampler:
 
     def hear(self, version: int, told: str) -> None:
         """Fetches a version beside what is being sampled, for `newest`. Call it from another thread."""
-        with suppress(WeightsMissing):  # an even newer one is there, which is told of too
-            self.arrived.append((version, self.weights.fetch(version, told)))
+        # Missing: an even newer one is there, which is told of too. Too large: it is fetched when it is asked for.
+        with self.reading, suppress(WeightsMissing, torch.OutOfMemoryError):
+            if version > self.version:
+                self.arrived.append((version, self.weights.fetch(version, told)))
 
-    def newest(self) -> int:
-        """Takes over the weights that have arrived, if they are newer; returns the version."""
-        while self.arrived:
+    def newest(self, most: float = inf) -> int:
+        """Takes over the weights that have arrived, if they are newer and up to version `most`; returns the version."""
+        while self.arrived and self.arrived[-1][0] <= most:
             version, tree = self.arrived.pop()
             if version > self.version:
                 self.load(tree)
                 self.version = version
         return self.version
 
+    def turn_to(self, asked: Asked) -> None:
+        """Takes over the version that is asked for, which may have arrived; in flight also a newer one."""
+        newest = self.newest() if self.is_in_flight else self.version
+        if newest == asked.version or (self.is_in_flight and newest > asked.version):
+            return
+        with self.reading:  # it may be on its way
+            if self.newest(asked.version) != asked.version:
+                self.version = -1  # what was partly loaded is no version
+                self.load(self.weights.fetch(asked.version, asked.told))
+                self.version = asked.version
+
     def __call__(self, asked: Asked) -> Found:
         """Returns the rows of a piece of work; each decision has the version of the weights that sampled it."""
-        newest = self.newest()
-        if newest != asked.version and not (self.is_in_flight and newest > asked.version):
-            self.version = -1  # what was partly loaded is no version
-            self.load(self.weights.fetch(asked.version, asked.told))
-            self.version = asked.version
+        self.turn_to(asked)
         recipe = self.recipe.at(asked.progress)
         scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)
         scene = scene if asked.shard is None else shard_of(scene, asked.shard)
@@ -201,7 +213,7 @@ class Hand(ABC):
         """Returns the rows of a piece of work. Lost if the process dies or needs longer; AssayError as it says."""
 
     def tell(self, version: int, told: str) -> None:  # noqa: B027
-        """Tells a worker that samples of newer weights, if it can be told."""
+        """Tells a worker that samples with older weights of newer ones, if it can be told."""
 
     @abstractmethod
     def end(self) -> None:

@@ -5,25 +5,34 @@ Version v are the weights after v steps of training. What is published is a tree
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
+from assay.core import digests
 from assay.core.digests import Digest, digest_of
 from assay.core.errors import AssayError
 from assay.core.record import State
-from assay.core.trees import decode, encoded, tensor_blocks
+from assay.core.trees import DTYPES, decode, encoded, tensor_blocks
 
 TREE = "$tree"
 """The entry of a file that holds the tree as JSON, in which names stand for its tensors."""
+
+
+READERS = min(16, os.cpu_count() or 1)
+"""Threads that read a file for a GPU, each with a part in pinned memory: at lag 0 sampling waits for them."""
 
 
 class WeightsMissing(AssayError):
@@ -36,6 +45,9 @@ class Weights(ABC):
     Laws: what is fetched is what was published under this number, bit by bit, until the learner changes it or newer
     versions take its place; publishing again changes nothing.
     """
+
+    is_read_ahead: ClassVar[bool] = False
+    """Whether fetching takes so long that a sampler begins with it while it samples with an older version."""
 
     @abstractmethod
     def publish(self, version: int, tree: State) -> None:
@@ -77,6 +89,7 @@ class WeightFiles(Weights):
     for at most `patience` seconds. What is fetched is on `device`.
     """
 
+    is_read_ahead: ClassVar[bool] = True
     folder: Path
     keep: int = 1
     patience: float = 30.0
@@ -132,10 +145,57 @@ def tree_of(path: Path, digest: str, device: str = "cpu") -> State:
     """Returns the tree of a file; ValueError if its sha256 is not `digest`, SafetensorError if it is another file.
     On the CPU its tensors are the file's own pages, which stay when it is removed.
     """
-    if digest_of(path) != digest:
+    is_here = torch.device(device).type == "cpu"
+    content, found = (None, digest_of(path)) if is_here else copied(path, device)
+    if found != digest:
         raise ValueError(f"{path} does not have the digest {digest[:12]}")
-    with safe_open(path, framework="pt", device=device) as stored:
+    if content is not None:
+        return decoded(tensors_of(content))
+    with safe_open(path, framework="pt") as stored:
         return decoded({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118
+
+
+def copied(path: Path, device: str) -> tuple[Tensor, str]:
+    """Returns the bytes of a file on a device, and its digest. Several threads read a part each into memory that the
+    device copies by itself, on a stream beside that of the computations, while the part is hashed.
+    """
+    is_gpu = torch.device(device).type == "cuda"
+    size, part = path.stat().st_size, digests.PART
+    there = torch.empty(size, dtype=torch.uint8, device=device)
+    side = torch.cuda.Stream(device) if is_gpu else None
+    if side is not None:  # the memory may have been that of a kernel which has not ended
+        side.wait_stream(torch.cuda.current_stream(device))
+
+    def read(start: int) -> bytes:
+        own = torch.empty(min(part, size - start), dtype=torch.uint8, pin_memory=is_gpu)  # kept by torch for the next
+        many = os.preadv(stream.fileno(), [own.numpy()], start) if len(own) else 0  # type: ignore[list-item]
+        with nullcontext() if side is None else torch.cuda.stream(side):
+            there[start : start + many].copy_(own[:many], non_blocking=True)
+        return hashlib.sha256(own[:many].numpy()).digest()  # type: ignore[arg-type]
+
+    with path.open("rb") as stream, ThreadPoolExecutor(READERS) as pool:
+        parts = list(pool.map(read, range(0, max(1, size), part)))
+    if side is not None:
+        side.synchronize()
+    return there, digests.joined(parts)
+
+
+def tensors_of(content: Tensor) -> dict[str, Tensor]:
+    """Returns the tensors of a whole safetensors file as views of its bytes."""
+    begin = 8 + int(content[:8].view(torch.int64))
+    header = json.loads(content[8:begin].cpu().numpy().tobytes())
+    kinds = {short: name for name, short in DTYPES.items()}
+    return {
+        name: placed(content, kinds[one["dtype"]], one["shape"], begin + one["data_offsets"][0])
+        for name, one in header.items()
+    }
+
+
+def placed(content: Tensor, dtype: str, shape: Sequence[int], begin: int) -> Tensor:
+    """Returns the tensor that begins at a byte of a buffer, as a view of it."""
+    kind: torch.dtype = getattr(torch, dtype)
+    size = torch.Size(shape).numel() * kind.itemsize
+    return content[begin : begin + size].view(kind).view(shape)
 
 
 def version_of(path: Path) -> int:
@@ -143,7 +203,7 @@ def version_of(path: Path) -> int:
     return int(path.stem.partition("-")[0])
 
 
-def decoded(tensors: Mapping[str, torch.Tensor]) -> State:
+def decoded(tensors: Mapping[str, Tensor]) -> State:
     """Returns the tree of a file's tensors."""
     tree: State = decode(json.loads(tensors[TREE].cpu().numpy().tobytes()), tensors)
     return tree

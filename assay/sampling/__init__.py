@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -64,6 +64,7 @@ def sampled(
     narrowing: Changed | None = None,
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
+    newest: Callable[[], int] | None = None,
 ) -> Written | None:
     """Returns padded results on the CPU, in the order of prompts; None without a sampler. See `Sampler.sample`."""
     sampler = sampler_for(actor, prompts, repeats, longest)
@@ -71,7 +72,7 @@ def sampled(
         return None
     limit, way = torch.full((sum(repeats),), longest), Way(vocabulary.eos, uniform_BN is None, narrowing)
     shared, many, forced = in_common(prompts, repeats, sampler.page)
-    found = sampler.sample(shared, many, uniform_BN, limit, way, forced=forced, stop=stop, said=said)
+    found = sampler.sample(shared, many, uniform_BN, limit, way, forced=forced, stop=stop, said=said, newest=newest)
     return on_the_host(found, vocabulary.pad)
 
 
@@ -102,10 +103,16 @@ def in_common(
     return [shared for shared, _ in groups], [sum(repeats[m] for m in members) for _, members in groups], forced
 
 
-def session_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int) -> Session | None:
+def session_for(
+    actor: Any,
+    prompts: Sequence[Sequence[int]],
+    repeats: Sequence[int],
+    longest: int,
+    newest: Callable[[], int] | None = None,
+) -> Session | None:
     """Returns a session of the actor's sampler with room for `longest` tokens after each prompt, if it has one."""
     sampler = sampler_for(actor, prompts, repeats, longest)
-    return None if sampler is None else Session(sampler)
+    return None if sampler is None else Session(sampler, newest)
 
 
 def on_the_host(found: Written, pad: int) -> Written:
@@ -115,4 +122,5 @@ def on_the_host(found: Written, pad: int) -> Written:
         None if some is None else some.masked_fill(beyond, 0.0).float().cpu() for some in (found.logp, found.logp_model)
     )
     assert logp is not None
-    return Written(found.tokens.masked_fill(beyond, pad).cpu(), logp, found.length.cpu(), found.has_ended.cpu(), model)
+    tokens, ends = found.tokens.masked_fill(beyond, pad).cpu(), (found.length.cpu(), found.has_ended.cpu())
+    return Written(tokens, logp, *ends, model, found.version)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from assay.ops.decoded import Written
-from assay.sampling.pages import Way
+from assay.sampling.pages import Row, Way
 
 
 @dataclass
@@ -57,3 +58,17 @@ class Results:
             length[where], has_ended[where] = last, True
         model = self.logp_model[:num, :most].clone() if way.change is not None else None
         return Written(tokens, logp, length, has_ended, model)
+
+
+class Versions:
+    """The version of the weights that decides each token [B, N], if `newest` may change them; it returns theirs."""
+
+    def __init__(self, newest: Callable[[], int], num: int, most: int) -> None:
+        self.newest, self.last = newest, newest()
+        self.known = torch.full((num, most), self.last)
+
+    def turn(self, rows: Iterable[Row]) -> None:
+        """Lets the weights change; the tokens that these rows have not written are decided by the new ones."""
+        before, self.last = self.last, self.newest()
+        for row in rows if self.last != before else ():
+            self.known[row.result, row.time :] = self.last

@@ -10,7 +10,7 @@ On a GPU a step is one CUDA graph for each batch size; every `interval` steps th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from assay.ops.decoded import Stop, Written
 from assay.sampling import kernels
 from assay.sampling.graphs import SIZES, Graphs, clusters
 from assay.sampling.pages import Ledger, Look, Prompt, Row, Way
-from assay.sampling.results import Results
+from assay.sampling.results import Results, Versions
 from assay.sampling.stacks import Places, Stack
 
 PREFILL = 32_768
@@ -94,17 +94,18 @@ class Sampler:
         forced: Sequence[Sequence[int]] = (),
         stop: Stop | None = None,
         said: Sequence[Sequence[int]] = (),
+        newest: Callable[[], int] | None = None,
     ) -> Written:
         """Returns results in the order of prompts and their repeats.
 
-        Without uniform numbers the likeliest token is taken. A result ends with the end token, with a stop string or
-        after its limit. Tokens that a row is `forced` to begin with are read after its shared prompt and belong to no
-        result; `said` is the part of its context that counts for stop strings.
+        Without uniform numbers the likeliest token is taken. A result ends with the end token, a stop string or at its
+        limit. Tokens that a row is `forced` to begin with are read after its shared prompt and are in no result; `said`
+        counts for stop strings. Before some tokens `newest` may change the weights, whose version is recorded.
         """
         shared = [Prompt(list(tokens), many) for tokens, many in zip(prompts, repeats, strict=True)]
         which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
         rows = [Row(prompt, list(forced[place]) if forced else []) for place, prompt in enumerate(which)]
-        return self.write(rows, uniform_BN, limit_B, way, stop, said)
+        return self.write(rows, uniform_BN, limit_B, way, stop, said, newest)
 
     @torch.no_grad()
     def write(
@@ -115,6 +116,7 @@ class Sampler:
         way: Way,
         stop: Stop | None = None,
         said: Sequence[Sequence[int]] = (),
+        newest: Callable[[], int] | None = None,
     ) -> Written:
         """Returns a result of each row."""
         num, most = len(limit_B), int(limit_B.max())
@@ -128,9 +130,12 @@ class Sampler:
             row.start(result, list(said[result]) if said else [])
         # A stack of rows: the first is popped first, and a row that has to wait again comes back before the others.
         waiting, active, cut = list(rows)[::-1], list[Row](), dict[int, int]()
+        versions = None if newest is None else Versions(newest, num, most)
         try:
             while waiting or active:
                 active = self.retire(active, stop, cut)
+                if versions is not None:
+                    versions.turn((*waiting, *active))
                 self.admit(waiting, active)
                 if not active:
                     continue
@@ -142,7 +147,8 @@ class Sampler:
             for row in (row for row in (*active, *waiting) if not row.is_kept):
                 self.ledger.leave(row)
             raise
-        return self.results.written(num, most, cut, self.way)
+        written = self.results.written(num, most, cut, self.way)
+        return written if versions is None else written._replace(version=versions.known)
 
     # ------------------------------------------------------------------------------------------------ active rows
     def retire(self, active: list[Row], stop: Stop | None, cut: dict[int, int]) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from torch import Tensor
@@ -16,13 +16,13 @@ from assay.sampling.sampler import Sampler
 class Session:
     """Rows of a sampler whose pages are kept between turns, numbered in the order of opening.
 
-    Use it in a `with` block, during which the weights must not change, since the kept pages belong to them. Results
-    never depend on whether pages are kept: if pages run out, or when the sampler is released, idle rows lose theirs
-    and are read again when they resume.
+    Use it in a `with` block, during which only `newest` may change the weights: kept pages stay as they were computed.
+    Without it results do not depend on whether pages are kept: if pages run out, or when the sampler is released, idle
+    rows lose theirs and are read again when they resume.
     """
 
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
+    def __init__(self, sampler: Sampler, newest: Callable[[], int] | None = None) -> None:
+        self.sampler, self.newest = sampler, newest
         self.rows: list[Row] = []
         self.is_open = False
 
@@ -68,7 +68,8 @@ class Session:
         self.check()
         if len(set(rows)) < len(rows) or not all(self.rows[row].is_kept for row in rows):
             raise AssayError(f"rows {list(rows)} contain a closed or repeated row. Name open rows, each once")
-        return self.sampler.write([self.rows[row] for row in rows], uniform_BN, limit_B, way, stop)
+        some = [self.rows[row] for row in rows]
+        return self.sampler.write(some, uniform_BN, limit_B, way, stop, newest=self.newest)
 
     def tokens(self, row: int) -> list[int]:
         """Returns all tokens of a row: its prompt, and those it read and wrote."""

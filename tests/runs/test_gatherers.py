@@ -71,7 +71,7 @@ def shaken(loop: Loop) -> Loop:
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for weight in loop.actor.parameters():
-            weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.3)
+            weight.add_(torch.randn(weight.shape, generator=generator).to(weight.device), alpha=0.3)
     return loop
 
 
@@ -181,9 +181,16 @@ def test_with_rewards_that_have_a_state_all_shards_are_one_piece(tmp_path: Path)
 # ---------------------------------------------------------------------------------------------------- lag
 @pytest.mark.parametrize("lag", [1, 3])
 def test_every_decision_has_the_version_and_log_probability_of_the_weights_that_sampled_it(
-    lag: int, tmp_path: Path
+    lag: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = spoken("grpo", steps=6)
+    """Also if samplers fetch each version as soon as it is there."""
+    plan, tell, told = spoken("grpo", steps=6), Here.tell, set[int]()
+
+    def noted(self: Here, version: int, words: str) -> None:
+        told.add(version)
+        tell(self, version, words)
+
+    monkeypatch.setattr(Here, "tell", noted)
     loop = shaken(loop_of(plan))
     asked = cut(plan, gatherers=2, lag=lag)
     models, again = dict[int, Any](), shaken(loop_of(plan))
@@ -209,6 +216,7 @@ def test_every_decision_has_the_version_and_log_probability_of_the_weights_that_
             assert torch.equal(rows.logp[rows.mask], fresh.logp[fresh.mask])
             starts.append(sorted(set(fresh.column("start").tolist())))
     assert starts == [list(range(3 * k, 3 * k + 3)) for k in range(plan.steps)]
+    assert told >= set(range(1, plan.steps))
 
 
 def rows_of(loop: Loop, fresh: Experience) -> Experience:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Progress
+from assay.engine.placement import Placement
 from assay.ledger import Work
 from assay.models.bodies.token_table import TokenTable
 from assay.models.model import Policy
@@ -22,7 +24,7 @@ from assay.parts.rollouts.narrowed import Narrowed
 from assay.playing.narrowing import Narrowing
 from assay.playing.versions import VersionedDecoder
 from assay.runs.gather_pool import gatherers_of
-from assay.runs.options import GatherOptions, RunOptions
+from assay.runs.options import GatherOptions, LanguageOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.sampler import Asked, Kit, Sampler, for_sampling, spans_of
 from assay.runs.weights import SameMemory
@@ -67,7 +69,7 @@ def test_equal_weights_under_new_numbers_change_no_bit(made: Callable[[], Plan])
         other.load(tree)
         return len(calls) // 2
 
-    other.newest = newer  # type: ignore[method-assign]
+    other.newest = newer  # type: ignore[method-assign, assignment]
     other.version = 0
     other.load(tree)
     after = sampled(other)
@@ -97,7 +99,7 @@ def test_every_decision_has_the_log_probability_of_the_version_that_it_records()
         sampler.load(trees[sampler.version])
         return sampler.version
 
-    sampler.newest = newer  # type: ignore[method-assign]
+    sampler.newest = newer  # type: ignore[method-assign, assignment]
     rows = sampled(sampler)
     assert rows.version is not None
     assert len(rows.version[rows.mask].unique()) > 2
@@ -106,6 +108,31 @@ def test_every_decision_has_the_log_probability_of_the_version_that_it_records()
         logp = sampler.engine.over("actor", rows, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp)
         here = rows.mask & (rows.version == version)
         assert torch.allclose(logp[here], rows.logp[here], atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize(("task", "longest"), [("addition", 200), ("twenty-questions", None)])
+def test_weights_change_in_flight_on_a_gpu(task: str, longest: int | None) -> None:
+    """Equal weights under new numbers change no bit of what the paged sampler writes."""
+    options = RunOptions(language=LanguageOptions(max_tokens=longest))
+    plan = make_plan("grpo", task, warmup=0, placement=Placement("cuda"), options=options)
+    plain, other = sampler_of(plan), sampler_of(plan)
+    plain.is_in_flight = False
+    before, tree, calls = sampled(plain), other.weights.fetch(0), list[int]()
+
+    def newer() -> int:
+        calls.append(len(calls))
+        other.load(tree)
+        return len(calls) // 2
+
+    other.newest = newer  # type: ignore[method-assign, assignment]
+    other.version = 0
+    other.load(tree)
+    after = sampled(other)
+    assert torch.equal(before.action, after.action)
+    assert torch.equal(before.logp, after.logp)
+    assert other.actor.sampler.held is not None
+    assert max(map(len, spans_of(after))) > 1
 
 
 def test_versions_that_arrive_are_taken_over_if_they_are_newer() -> None:
@@ -120,6 +147,39 @@ def test_versions_that_arrive_are_taken_over_if_they_are_newer() -> None:
     assert not sampler.arrived
     sampler.hear(9, "")  # was never published
     assert sampler.newest() == 5
+
+
+def test_a_version_that_was_fetched_beside_sampling_waits_until_it_is_asked_for() -> None:
+    plan, fetched = spoken("grpo"), list[int]()
+    sampler = sampler_of(plan)
+    sampler.is_in_flight = False
+    first = sampler.weights.fetch(0)["actor"]
+
+    class Noting(SameMemory):
+        def fetch(self, version: int, told: str = "") -> Any:
+            fetched.append(version)
+            return {"actor": {name: weight + version for name, weight in first.items()}}
+
+    def asked(version: int) -> float:
+        work = Work(0, range(3), 1, 0)
+        rows = sampler(Asked(work, np.arange(3), version, Progress(num_steps=4))).rows
+        assert rows.version is not None
+        assert set(rows.version.flatten().tolist()) == {version}
+        name = next(iter(first))
+        return round(float((sampler.engine.flats["actor"].snapshot()[name] - first[name]).mean()), 3)
+
+    sampler.weights = Noting()
+    assert asked(4) == 4.0
+    sampler.hear(5, "")
+    sampler.hear(4, "")  # is loaded
+    assert (asked(4), asked(5), asked(5), asked(6)) == (4.0, 5.0, 5.0, 6.0)
+    assert fetched == [4, 5, 6]
+    thread = threading.Thread(target=sampler.hear, args=(7, ""))
+    with sampler.reading:
+        thread.start()
+    assert asked(7) == 7.0
+    thread.join()
+    assert fetched == [4, 5, 6, 7]
 
 
 def test_a_run_takes_over_weights_in_the_middle_of_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

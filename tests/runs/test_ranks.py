@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ from assay.runs.ranks import Opening, Team, opened, written
 from assay.runs.run import execute
 from assay.runs.signals import Stopped
 from assay.runs.worker import Callback
+from tests.runs.test_gatherers import cut, in_threads
 
 SHARDS, STEPS = 4, 2
 RECIPES = [
@@ -146,6 +149,89 @@ def test_each_rank_keeps_its_slice_of_the_optimizer_state(team: Team) -> None:
     whole = bytes_of(loop.engine.optimizers)
     team.lead(plan, loop, {})
     assert whole / team.num < bytes_of(loop.engine.optimizers) < 1.2 * whole / team.num
+
+
+# ---------------------------------------------------------------------------------------------------- gatherers
+def without_times(state: State) -> State:
+    """The state of a run without that of gatherers and what depends on the clock."""
+    metrics = [{name: value for name, value in one.items() if "idle/" not in name} for one in state["metrics"]]
+    return {name: value for name, value in state.items() if name != "gatherers"} | {"metrics": metrics}
+
+
+def test_gatherers_beside_ranks_change_no_bit(team: Team, tmp_path: Path) -> None:
+    plan = cut(plan_of("grpo", "addition-1", team.num), gatherers=2)
+    together = loop_of(plan)
+    with in_threads(plan, together, tmp_path), tuned(0):
+        team.lead(plan, together, {})
+        found = trained(together, tmp_path)
+        assert found["gatherers"]["ledger"] is not None
+        assert store.difference(alone("grpo", "addition-1"), without_times(found)) == []
+
+
+def test_gatherers_sample_ahead_of_ranks(tmp_path: Path) -> None:
+    """A run in processes; in it ranks compare their weights before each step."""
+    plan = cut(replace(plan_of("grpo", "bandit", 2), steps=4, warmup=0), gatherers=2, lag=1)
+    stale = list[float]()
+
+    def noted(done: int, metrics: Any, policy: Any) -> None:
+        stale.append(metrics["staleness_max"])
+
+    execute(plan, tmp_path, mode=Mode.SILENT, callbacks=[noted])
+    assert len(stale) == 4
+    assert max(stale) <= 1.0
+
+
+# ---------------------------------------------------------------------------------------------------- GPUs
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("method", ["grpo", "ppo", "dpo"])
+def test_ranks_that_share_a_gpu_change_no_bit(team: Team, method: str, tmp_path: Path) -> None:
+    plan = plan_of(method, "addition-1", team.num)
+    one, several = (
+        replace(plan, placement=replace(plan.placement, device="cuda:0", ranks=num)) for num in (1, team.num)
+    )
+    together = loop_of(several)
+    team.lead(several, together, {})
+    assert together.engine.flats["actor"].values.is_cuda
+    assert store.difference(trained(loop_of(one), tmp_path / "one"), trained(together, tmp_path)) == []
+
+
+def test_tensors_of_a_gpu_go_through_the_host_or_by_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a group of one, with stand-ins for what is on the GPU."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ranks = gloo.connected(listener.getsockname()[1], 0, 1, listener)
+    sent: Any = SimpleNamespace(is_cuda=True, cpu=lambda: torch.arange(4.0))
+    ranks.exchange(gloo.all_to_all, output := torch.zeros(4), sent)
+    assert output.tolist() == [0.0, 1.0, 2.0, 3.0]
+    looks, waited = iter([False, False, True]), list[str]()
+    work = SimpleNamespace(is_completed=lambda: next(looks), wait=lambda seconds: waited.append("over"))
+    ranks.nccl = SimpleNamespace(_allgather_base=lambda output, own: work, abort=lambda: waited.append("aborted"))
+    ranks.exchange(gloo.all_gather, output, sent)
+    assert (waited, list(looks)) == (["over"], [])
+
+    def lost() -> None:
+        raise RankLost("rank 1 died")
+
+    monkeypatch.setattr(gloo, "BEAT", 0.01)
+    work.is_completed, ranks.watch = lambda: False, lost
+    with pytest.raises(RankLost, match="rank 1 died"):
+        ranks.exchange(gloo.all_gather, output, sent)
+    ranks.close()
+    assert waited == ["over", "aborted"]
+
+
+def test_ranks_without_a_gpu_each_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    where = Placement("cuda", shards=4, ranks=4)
+    with pytest.raises(AssayError, match=r"ranks is 4, and each needs a GPU, but this machine has 2\. .* cuda:0"):
+        check_shards(where)
+    check_shards(replace(where, ranks=2))
+    check_shards(replace(where, device="cuda:0"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # the other two are on another machine
+    check_shards(where)
+    with pytest.raises(AssayError, match="ranks is 4, but ranks compute on CPUs or with CUDA, not on 'mps'"):
+        check_shards(replace(where, device="mps"))
+    with pytest.raises(AssayError, match="--sharded was not tried together with --device cuda:0"):
+        check_shards(replace(where, device="cuda:0", sharded=True))
 
 
 # ---------------------------------------------------------------------------------------------------- failures

@@ -19,11 +19,12 @@ from assay.core import digests
 from assay.core.errors import AssayError
 from assay.core.trees import difference
 from assay.engine.placement import Placement
+from assay.ops.recording import recorded
 from assay.runs.gather_checks import check_gathering
 from assay.runs.ipc import CudaMemory, Memory, SharedWeights, as_json, from_json
 from assay.runs.options import GatherOptions, RunOptions
 from assay.runs.plan import make_plan
-from assay.runs.weights import SameMemory, WeightFiles, Weights, WeightsMissing
+from assay.runs.weights import SameMemory, WeightFiles, Weights, WeightsMissing, copied, decoded, tensors_of
 
 
 def tree(number: float) -> dict[str, object]:
@@ -90,6 +91,20 @@ def test_a_torn_file_is_refused_and_read_again(
         files.fetch(3)
     threading.Timer(0.2, path.write_bytes, [whole]).start()
     assert not difference(WeightFiles(tmp_path, patience=20.0).fetch(3), tree(0.3))
+
+
+@pytest.mark.parametrize("part", [64, 1 << 26])
+def test_a_file_is_copied_by_parts_with_its_digest(tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a GPU, here from memory to memory."""
+    monkeypatch.setattr(digests, "PART", part)
+    odd = {**tree(0.3), "flags": torch.tensor([True, False, True]), "none": torch.ones(0, 2), "one": torch.tensor(3)}
+    WeightFiles(tmp_path).publish(0, odd)
+    (path,) = tmp_path.iterdir()
+    content, digest = copied(path, "cpu")
+    assert f"0-{digest}" == path.stem
+    assert not difference(decoded(tensors_of(content)), odd)
+    path.write_bytes(b"")
+    assert copied(path, "cpu")[1] == digests.digest_of(path)
 
 
 def test_one_wrong_bit_is_refused(tmp_path: Path) -> None:
@@ -184,6 +199,21 @@ def test_gatherers_share_a_gpu_on_this_machine_alone() -> None:
     for options in (GatherOptions(pieces=2), GatherOptions(gatherers=1, on_="ray")):
         with pytest.raises(AssayError, match="the device is cuda, which only gatherers of this machine share"):
             check_gathering(options, recipe, Placement("cuda"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_files_are_fetched_to_the_gpu_beside_graphs_that_are_recorded(tmp_path: Path) -> None:
+    live = {"actor": {"weight": torch.arange(2.0**25, device="cuda"), "odd": torch.ones(3, device="cuda").bool()}}
+    files, found = WeightFiles(tmp_path, device="cuda"), list[Any]()
+    files.publish(0, live)
+    thread = threading.Thread(target=lambda: found.extend(files.fetch(0) for _ in range(8)))
+    thread.start()
+    while thread.is_alive():
+        with recorded(torch.cuda.CUDAGraph()):
+            torch.ones(64, device="cuda").mul_(2.0)
+    assert len(found) == 8
+    assert all(one["actor"]["weight"].is_cuda for one in found)
+    assert not any(difference(live, one) for one in found)
 
 
 def fetched(told: str, sent: Any) -> None:

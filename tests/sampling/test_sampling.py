@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from itertools import count
 from typing import Any
 from weakref import ref
 
@@ -22,6 +23,7 @@ from assay.runs import catalogue
 from assay.sampling import kernels, sampled
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
+from assay.sampling.sessions import Session
 from assay.sampling.stacks import products, stack_of
 
 TASK = catalogue.find_task("addition-1")
@@ -68,6 +70,27 @@ def test_text_and_log_probabilities_do_not_depend_on_who_decodes_beside(rows: in
         torch.testing.assert_close(logp[row, : length[row]].float(), expected.logp[row][own].float(), atol=1e-6, rtol=0)
     assert len(one.ledger.free) == pages - 1, "every page was given back"
     assert sorted(one.ledger.places) == list(range(rows))
+
+
+@pytest.mark.parametrize(("rows", "pages", "interval"), SIZES)
+def test_every_token_has_the_version_that_decided_it(rows: int, pages: int, interval: int) -> None:
+    """A version allows one token alone, so that tokens tell what the versions must be."""
+    actor, versions = small_actor(), count()
+
+    def newest() -> int:
+        version = next(versions)
+        actor.forbidden.fill_(-1e9)[3 + version % (WORDS.size - 3)] = 0.0
+        return version
+
+    one = sampler(actor, rows, pages, interval)
+    found = one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WAY, newest=newest)
+    with Session(one, newest) as session:
+        again = session.sample(session.open(PROMPTS, [1] * 6), None, LIMIT[:6], WAY)
+    for written in (found, again):
+        assert written.version is not None
+        assert torch.equal(written.tokens, 3 + written.version % (WORDS.size - 3))
+        assert len(written.version[0].unique()) >= NEW // interval
+    assert one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WAY).version is None
 
 
 def test_prompts_are_read_once_and_without_padding(monkeypatch: pytest.MonkeyPatch) -> None:

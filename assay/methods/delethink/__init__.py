@@ -45,7 +45,7 @@ METHOD = Method(
         Exact("each chunk sees the prompt and the tail of the answer, up to the task's limit",
               lambda: max(wrong_chunks(recipe(), limit) for limit in (9, 40)), equals=0.0),
         Measured("chunked answers are right as often as grpo's with the whole context", "sorting-5", recipe(),
-                 recipes.grpo(), metric=Average("reward", 0.2), margin=-0.05, seeds=5, minutes=4.0, steps=100,
+                 recipes.grpo(), metric=Average("reward", 0.2), margin=-0.05, seeds=5, minutes=22.0, steps=100, looks=4,
                  warmup=60),
     ),
 )  # fmt: skip

@@ -86,7 +86,7 @@ METHOD = Method(
         Measured("follows moving targets better than regression", "", classified, regressed,
                  expect=Expect.BELOW, seeds=5, minutes=1.0),
         Measured("follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
-                 expect=Expect.BELOW, seeds=5, minutes=1.0),
+                 expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4),
         Measured("scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0),
     ),
 )  # fmt: skip

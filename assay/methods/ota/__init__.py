@@ -71,7 +71,7 @@ METHOD = Method(
         ),
         Measured(
             "the policy reaches more held-out goals than with n = 1",
-            "pointmaze-large", ota(), ota(option=1), seeds=5, minutes=3.0, steps=100,
+            "pointmaze-large", ota(), ota(option=1), seeds=5, minutes=15.0, steps=100, looks=4,
         ),
     ),
 )  # fmt: skip

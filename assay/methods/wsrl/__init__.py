@@ -11,7 +11,7 @@ pessimism and no offline data. `retain` is the share of offline data in every ba
 from functools import partial
 
 from assay import recipes
-from assay.claims import Dip, Edit, Exact, Measured, Method, probes
+from assay.claims import Area, Dip, Edit, Exact, Measured, Method, probes
 from assay.methods.wsrl.base import LOG, from_scratch, offline, wsrl
 from assay.methods.wsrl.calibrated import Calibrated, recorded_returns
 from assay.methods.wsrl.claims import (
@@ -79,6 +79,8 @@ METHOD = Method(
         Exact("another log changes no batch",
               lambda: (batches(wsrl())[1] - batches(wsrl(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0),
         Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(), wsrl(warmup=64), metric=Dip(),
-                 seeds=5, minutes=5.0, steps=140),
+                 seeds=5, minutes=15.0, steps=140, looks=4),
+        Measured("it scores more over the run than RLPD, which keeps the data and has no first phase", "pendulum",
+                 wsrl(), from_scratch(), metric=Area(), seeds=5, minutes=15.0, steps=140, looks=4),
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,14 @@ def number_from(name: str) -> int:
 
 def normal(name: str, shape: Sequence[int]) -> Tensor:
     """Returns standard normal numbers that belong to a name, float64."""
-    values = random.uniform(Draw(17, (number_from(name),)), np.arange(int(np.prod(shape))))
-    return distributions.normal_sample(torch.from_numpy(values)).reshape(tuple(shape))
+    return normal_numbers(number_from(name), int(np.prod(shape))).reshape(tuple(shape)).clone()
+
+
+@cache
+def normal_numbers(seed: int, count: int) -> Tensor:
+    """Returns so many standard normal numbers; thousands of inputs are made of the same ones."""
+    values = random.uniform(Draw(17, (seed,)), np.arange(count))
+    return distributions.normal_sample(torch.from_numpy(values))
 
 
 def whole(name: str, low: int, high: int, shape: Sequence[int]) -> Tensor:

@@ -172,7 +172,7 @@ def looks_forward(part: Any) -> bool:
     return gap(found[:, 1:], plain[:, 1:]) <= TIGHT and gap(found[:, 0], plain[:, 0]) > TIGHT
 
 
-@law("terminal steps do not bootstrap and end the trace, truncated ones bootstrap and end it")
+@law("terminal steps do not bootstrap and end the trace, truncated ones bootstrap and end it", once=True)
 def ends(part: Any, case: Case) -> Iterator[str]:
     """Decisions 0 and 1, an end at 1, the final context in column 2, then the next episode, unfinished."""
     forward = looks_forward(part)

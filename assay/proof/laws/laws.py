@@ -11,6 +11,7 @@ import random as python_random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
+from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -103,19 +104,22 @@ def always(part: Any) -> bool:
 
 @dataclass(frozen=True)
 class Law:
-    """One law: its key, its statement, its test of (part, case), and the parts that it applies to."""
+    """One law: its key, its statement, its test of (part, case), and the parts that it applies to; `once` if the test
+    has inputs of its own, whatever the case.
+    """
 
     name: str
     says: str
     test: Test
     binds: Callable[[Any], bool] = always
+    once: bool = False
 
 
-def law(says: str, binds: Callable[[Any], bool] = always) -> Callable[[Test], Law]:
+def law(says: str, binds: Callable[[Any], bool] = always, *, once: bool = False) -> Callable[[Test], Law]:
     """Makes a law from a test; the test's name is its key."""
 
     def made(test: Test) -> Law:
-        return Law(test.__name__, says, test, binds)
+        return Law(test.__name__, says, test, binds, once)
 
     return made
 
@@ -218,7 +222,7 @@ def judged(one: Law, broke: Broke | None, excused: Mapping[str, str]) -> Finding
 
 def first_break(one: Law, part: Any, cases: Iterable[Named]) -> Broke | None:
     """Returns the first break, or None; an exception of the part is a break, SystemExit too."""
-    for case in cases:
+    for case in islice(cases, 1 if one.once else None):
         try:
             for detail in one.test(part, case):
                 return Broke(detail, case.name, raised=False)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, is_dataclass
-from functools import partial
+from functools import cache, partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -127,16 +127,19 @@ def edits(key: str, method: Method) -> list[Mutant]:
     """Returns the mutants that rules make of the functions of a method."""
     found = []
     for name, function in functions_of(key, method).items():
-        tree = tree_of(function)
         names: list[str] = []
-        for rule, told, changed in variants(tree):
-            code = compiled(function, changed)
-            if code is not None and is_other(code, function.__code__):
-                names.append(f"{name}: {told}")
-                nth = f" (#{names.count(names[-1])})" if names.count(names[-1]) > 1 else ""
-                install = partial(installed, function, code)
-                found.append(Mutant(rule, names[-1] + nth, install, function.__code__))
+        for rule, told, code in changes_of(function):
+            names.append(f"{name}: {told}")
+            nth = f" (#{names.count(names[-1])})" if names.count(names[-1]) > 1 else ""
+            found.append(Mutant(rule, names[-1] + nth, partial(installed, function, code), function.__code__))
     return found
+
+
+@cache
+def changes_of(function: FunctionType) -> list[tuple[str, str, CodeType]]:
+    """Returns rule, description and code of each change of a function; once, since methods share functions."""
+    made = [(rule, told, compiled(function, changed)) for rule, told, changed in variants(tree_of(function))]
+    return [(rule, told, code) for rule, told, code in made if code is not None and is_other(code, function.__code__)]
 
 
 def is_other(new: CodeType, old: CodeType) -> bool:

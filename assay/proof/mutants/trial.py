@@ -31,6 +31,8 @@ from assay.runs import catalogue
 CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stopped", "no effect", "equivalent"
 NOT_REACHED = "not reached"
 """The outcome of a mutant of code that the short training run does not call; it is not tried."""
+SURE = ("base", "written")
+"""The kinds of mutants that every sample has."""
 SECONDS = 20
 """A mutant whose claim takes longer is caught: it does not end."""
 LONGER = 5
@@ -105,7 +107,8 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
     _, method = catalogue.find_method(key)
     limits = {claim.name: limit_of(key, claim) if runs else QUICK for claim in method.exact}
     claims, found = list(method.exact), mutants(key, method)
-    spent, catching = dict[str, float](), set[str]()
+    spent, catching, last = dict[str, float](), set[str](), ""
+    known: Mapping[str, str] = (read(key) or {}).get("caught_by", {})
     if runs:
         with traced() as reached:
             plain = trained(method)
@@ -118,11 +121,11 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
         if mutant.name in method.equivalent:
             yield Result(mutant.rule, mutant.name, EQUIVALENT, method.equivalent[mutant.name])
             continue
+        claims.sort(key=partial(turn, known.get(mutant.name, last), catching, spent))
         with mutant.install():
             broken = broken_claim(claims, limits, spent)
         if broken is not None:
-            catching.add(broken)
-            claims.sort(key=partial(turn, broken, catching, spent))
+            catching.add(last := broken)
             yield Result(mutant.rule, mutant.name, CAUGHT, broken)
             continue
         if not runs:
@@ -150,11 +153,11 @@ def trials_of_part(key: str, parts: int, part: int) -> list[Result]:
     return list(trials(key, lambda found: found[part::parts]))
 
 
-def turn(last: str, catching: Set[str], spent: Mapping[str, float], claim: Exact) -> tuple[bool, bool, float]:
-    """Returns what claims are sorted by for the next mutant: the one that caught the last mutant often catches the
-    next; then come those that caught another, the quickest first, then the quickest of the rest.
+def turn(likely: str, catching: Set[str], spent: Mapping[str, float], claim: Exact) -> tuple[bool, bool, float]:
+    """Returns what claims are sorted by for a mutant: the likely one first, which caught it in the kept trial, or else
+    caught the last mutant; then those that caught another, the quickest first, then the quickest of the rest.
     """
-    return claim.name != last, claim.name not in catching, spent.get(claim.name, 0.0)
+    return claim.name != likely, claim.name not in catching, spent.get(claim.name, 0.0)
 
 
 def limit_of(key: str, claim: Exact) -> float:
@@ -202,11 +205,16 @@ FILE = "mutants.json"
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Returns what is kept of a trial: how many were made and caught, and the names of those that were not."""
+    """Returns what is kept of a trial: how many were made and caught, the names of those that were not, and the claims
+    that caught those of the base and those written down.
+    """
     counts = Counter(result.outcome for result in results)
     passed = {one.name: one.outcome for one in results if one.outcome != CAUGHT}
     made = len(results) - counts[NOT_REACHED]
-    return {"made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed}
+    by = {one.name: one.claim for one in results if one.outcome == CAUGHT and one.rule in SURE}
+    return {
+        "made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed, "caught_by": by,
+    }  # fmt: skip
 
 
 def write(key: str, results: Sequence[Result]) -> Path:
@@ -229,8 +237,8 @@ def sample(key: str, most: int) -> Callable[[list[Mutant]], list[Mutant]]:
     known = set((read(key) or {}).get("not_caught", ()))
 
     def chosen(found: list[Mutant]) -> list[Mutant]:
-        sure = [one for one in found if one.rule in ("base", "written") and one.name not in known]
-        rest = [one for one in found if one.rule not in ("base", "written") and one.name not in known]
+        sure = [one for one in found if one.rule in SURE and one.name not in known]
+        rest = [one for one in found if one.rule not in SURE and one.name not in known]
         stride = max(1, -(-len(rest) // most))
         return [*sure, *rest[::stride]]
 
