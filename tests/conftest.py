@@ -18,6 +18,9 @@ import pytest
 import torch
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from assay.runs import result
+from tests import sketched, warm
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"assay-hypothesis-{os.getuid()}")
@@ -27,6 +30,7 @@ hypothesis.settings.register_profile("ci", max_examples=40, derandomize=True, **
 hypothesis.settings.register_profile("all", max_examples=200, derandomize=True, **options)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+warm.serve()
 torch.set_num_threads(1)
 if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make test-isa` stands in for
     torch.backends.mkldnn.enabled = False
@@ -56,6 +60,12 @@ def _same_start() -> Iterator[None]:
     torch.set_default_dtype(dtype)
     torch.backends.mkldnn.enabled = has_onednn
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw their learning curves, as they do for users."""
+    monkeypatch.setattr(result, "draw_curve", sketched.draw_curve)
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,7 @@ class Package:
             elif isinstance(node, ast.Attribute):
                 if node.attr in INNER and (dotted := ast.unparse(node)) in OPTIONAL:
                     yield Arrow(dotted, node.lineno, deferred)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require" and is_text(node.args[0]):
+            elif isinstance(node, ast.Call) and is_require(node.func) and is_text(node.args[0]):
                 yield Arrow(str(ast.literal_eval(node.args[0])), node.lineno, deferred)
 
     @cached_property
@@ -268,14 +268,16 @@ def named(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Named]]:
             yield from named(child, prefix)
 
 
-def with_deferral(node: ast.AST, deferred: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+def with_deferral(tree: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """Every node, and whether it sits in a function or under TYPE_CHECKING."""
-    yield node, deferred
-    for child in ast.iter_child_nodes(node):
-        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and child in node.body
-        )
-        yield from with_deferral(child, deferred or later)
+    waiting = [(tree, False)]
+    while waiting:
+        node, deferred = waiting.pop()
+        yield node, deferred
+        deferred |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        later = node.body if is_for_types else []
+        waiting += [(child, deferred or child in later) for child in reversed([*ast.iter_child_nodes(node)])]
 
 
 def absolute(module: Module, node: ast.ImportFrom) -> str:
@@ -420,6 +422,10 @@ def strings_that_select(package: Package) -> Iterator[Finding]:
             else:
                 continue
             yield Finding(f"{module.path}: {literal}", f"{module.path}:{node.lineno} compares: {literal}")
+
+
+def is_require(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "require"
 
 
 def is_text(node: ast.expr) -> bool:

@@ -13,14 +13,25 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing.context import BaseContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
 from assay.runs.pools import preloaded
+from tests import sketched
 
 COMMAND = "import sys; from assay.app.cli import main; sys.exit(main())"
 """The program of the command line."""
+
+
+def serve() -> None:
+    """Makes the server that processes of the tests are forked from import all there is, whichever test is the first to
+    start it; its forks draw no pictures either.
+    """
+    everything = [*preloaded(), "assay.runs.gather_pool", "assay.runs.ranks", sketched.__name__]
+    multiprocessing.set_forkserver_preload(everything)
+    BaseContext.set_forkserver_preload = lambda context, names: None  # type: ignore[method-assign]
 
 
 def run(program: str, words: Sequence[str], folder: str, environment: Mapping[str, str], ends: Sequence[Any]) -> None:
@@ -49,7 +60,6 @@ class Process:
         ends: tuple[int, int, int] | None = None,
     ) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(preloaded())
         self.written: tuple[str, str] | None = None
         self.files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 - closed at the end of the process
         given = [Sent(end) for end in ends or [file.fileno() for file in self.files]]

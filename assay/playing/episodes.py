@@ -102,7 +102,7 @@ def played(
     """Returns episodes of (starts, samples) = `rows`, and which columns are their decisions [N, T]: first the decisions
     that are `given` [N, t], which are replayed as context, then at most `limit` of the actor's.
     """
-    context, length, told = simulation.reset(seeds), given.sum(1), []
+    context, length = simulation.reset(seeds), given.sum(1)
     alive = torch.ones(len(seeds), dtype=torch.bool)
     uniforms = Uniforms(draw, rows, actor.num_draws)
     recorder, decide = Recorder(), deciding(actor)
@@ -112,19 +112,29 @@ def played(
             repeats = given[:, time].view(-1, *[1] * (action.dim() - 1))
             action = torch.where(repeats, action_given[:, time].to(action.dtype), action)
         after, reward, terminal, truncated, cost = simulation.step(action)
-        alive = alive & (time < length + limit)
-        mine = alive & (time >= length)
-        live = mine.to(reward.dtype)
-        row = (action, mine, logp * live, reward * live, terminal & mine, truncated & mine, *path)
-        recorder.add(context, row, None if cost is None else cost * live.unsqueeze(1))
-        told.append(alive)
+        if limit < horizon:
+            alive = alive & (time < length + limit)
+        recorder.add(context, (action, alive, logp, reward, terminal, truncated, *path), cost)
         alive = alive & ~(terminal | truncated)
         context = after
         if not alive.any():
             break
     start, sample = map(torch.from_numpy, rows)
     record = recorder.finish(context).with_columns(group=start).add({"start": start, "sample": sample})
-    return record, torch.stack([*told, torch.zeros_like(alive)], 1)
+    mine = record.mask & (torch.arange(record.mask.shape[1]) >= length.unsqueeze(1))
+    cost = None if record.cost is None else record.cost * mine.unsqueeze(2)
+    return masked(replace(record, mask=mine, cost=cost)), record.mask
+
+
+def masked(record: Experience) -> Experience:
+    """Sets log-probability, reward and ends to zero in columns that are not decisions."""
+    return replace(
+        record,
+        logp=record.logp * record.mask,
+        reward=record.reward * record.mask,
+        terminal=record.terminal & record.mask,
+        truncated=record.truncated & record.mask,
+    )
 
 
 def decided_again(actor: Any, batch: Experience, draw: Draw) -> Experience:

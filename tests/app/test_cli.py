@@ -259,6 +259,7 @@ def test_people_get_words(assay: Command, finished: Path, words: list[str], expe
     assert all(text in out for text in expected), out
 
 
+@pytest.mark.usefixtures("drawn")
 def test_training_ends_with_a_table_a_curve_and_the_folder(assay: Command, tmp_path: Path) -> None:
     code, out, errors = assay("train", *BANDIT)
     assert (code, errors) == (0, "")
@@ -266,8 +267,10 @@ def test_training_ends_with_a_table_a_curve_and_the_folder(assay: Command, tmp_p
     for text in ("before", "after", "95 % confidence interval", "step 3/3", "run folder  runs/reinforce-bandit"):
         assert text in out
     (folder,) = (tmp_path / "runs").iterdir()
-    names = {"README.md", "config.json", METRICS, "samples.jsonl", "checkpoints", "learning_curve.png"}
+    names = {"README.md", "config.json", METRICS, "samples.jsonl", "checkpoints"}
     assert names <= {path.name for path in folder.iterdir()}
+    assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "![learning curve](learning_curve.png)" in (folder / "README.md").read_text()
 
 
 def test_the_command_in_the_readme_repeats_the_run(assay: Command, finished: Path) -> None:

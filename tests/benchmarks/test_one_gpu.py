@@ -92,7 +92,7 @@ def test_parts_that_do_not_make_a_step_are_refused(asked: str, monkeypatch: pyte
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("cases", "at_once", "warm"), [("ab", 0, 1), ("b", 8, 0), ("a", 4, 2)])
+@pytest.mark.parametrize(("cases", "at_once", "warm"), [("ab", 0, 0), ("b", 8, 2)])
 def test_steps_of_the_peer_are_made_of_parts(
     cases: str, at_once: int, warm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

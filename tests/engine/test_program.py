@@ -263,7 +263,13 @@ def test_a_certificate_is_asked_after_training(limit: float, holds: bool, tmp_pa
     assert ("NO SOLUTION, do not use this policy: " in text) is not holds
 
 
-FEW = {"rollout.num_starts": 4, "rollout.group_size": 2}
+FEW = {
+    "rollout.num_starts": 4, "rollout.group_size": 2, "rollout.num_envs": 2, "rollout.steps": 8,
+    "rollout.source.batch": 8, "source.epochs": 1, "source.minibatches": 1, "source.updates": 1, "source.batch": 8,
+    "source.replay.updates": 1, "source.logs.Log.episodes": 4, "rollout.source.logs.Log.episodes": 4,
+    "actor.body.width": 16, "actor.body.heads": 2,
+    "critics.value.body.width": 16, "critics.value.body.heads": 2,
+}  # fmt: skip
 """Sizes of a quick step, for the phases and the recipe that have them."""
 PHASED = [name for name, method in catalogue.methods().items() if method.recipe(method.worlds[0]).before]
 
@@ -273,7 +279,7 @@ def test_a_method_with_phases_runs_as_a_whole(name: str, tmp_path: Path) -> None
     method = catalogue.methods()[name]
     recipe, task = method.recipe(method.worlds[0]), catalogue.find_task(method.default_task)
     there = {".".join(path) for path in settings(recipe)}
-    few = {f"{where}{path}": value for where in ("", *(f"before.{phase.name}." for phase in recipe.before))
+    few = {f"{where}{path}": value for where in ("", *(f"before.{phase.name}.recipe." for phase in recipe.before))
            for path, value in FEW.items() if f"{where}{path}" in there}  # fmt: skip
     few |= {f"before.{phase.name}.steps": 1 for phase in recipe.before}
     kind = "eval_prompts" if isinstance(task.spec.action, Vocabulary) else "eval_episodes"

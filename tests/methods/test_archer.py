@@ -221,8 +221,8 @@ def test_q_learns_from_replay_and_value_and_policy_from_new_turns(world) -> None
 def test_archer_finds_the_best_arm_through_its_critics() -> None:
     task = bandit()
     recipe = catalogue.recipe_for("archer", task, {})
-    loop = Loop(recipe, task, seed=0, num_steps=60)
-    for _ in range(60):
+    loop = Loop(recipe, task, seed=0, num_steps=20)
+    for _ in range(20):
         loop.step()
     assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) > 0.8
 

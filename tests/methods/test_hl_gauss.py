@@ -120,10 +120,10 @@ def test_only_critic_and_critic_loss_differ_from_the_base(world) -> None:
 def test_classified_values_learn_the_outcomes_of_a_table() -> None:
     """Values of a chain under the acting policy, against regression: both approach the same returns."""
     task = catalogue.find_task("bandit")
-    ours, theirs = (Loop(recipe, task, seed=0, num_steps=60) for recipe in (hl_gauss(TABLE), recipes.ppo(TABLE)))
+    ours, theirs = (Loop(recipe, task, seed=0, num_steps=30) for recipe in (hl_gauss(TABLE), recipes.ppo(TABLE)))
     assert ours.recipe.stages[1].critic[0] == Td(Column(), CrossEntropy(), OfState())
     for loop in (ours, theirs):
-        for _ in range(60):
+        for _ in range(30):
             loop.step()
     context = {"state": torch.zeros(1, 1, dtype=torch.long)}
     values = [float(loop.engine.models["value"](context).detach()) for loop in (ours, theirs)]

@@ -76,13 +76,13 @@ def test_phrases_before_the_answer_do_not_count() -> None:
 
 
 def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:
-    task, num = easy_and_hard(), 4000
+    task, num = easy_and_hard(), 1000
     answers = [item.answer for item in task.items_of(torch.tensor([0, 1]), 0)]
     said = [answers[0], "b", answers[1], "b"] * num
     rows, scene = probes.completed(task, said, [0, 0, 1, 1] * num), Scene(task)
     channel = noisy({"easy": (0.0, 0.1), "hard": (0.3, 0.3)}, "kind")
     found = channel(rows, scene).reward.sum(1).view(num, 4).mean(0)
-    assert found.tolist() == pytest.approx([0.9, 0.0, 0.7, 0.3], abs=0.03)
+    assert found.tolist() == pytest.approx([0.9, 0.0, 0.7, 0.3], abs=0.05)
     truth = scene.metrics["verdict/hard/right"]
     assert sum(value for value, _ in truth) / sum(count for _, count in truth) == 0.5
     assert torch.equal(channel(rows, scene).reward, channel(rows, scene).reward)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def path(request: pytest.FixtureRequest, paths: dict[str, str]) -> str:
     return paths[request.param]
 
 
+@cache
 def dialogue(name: str, path: str, max_tokens: int = 0) -> ModelDialogue:
     made = with_model(catalogue.find_task(name), path, max_tokens=max_tokens)
     assert isinstance(made, ModelDialogue)

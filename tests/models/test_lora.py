@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ class EvenLength(Addition):
         return Score(float(len(completion) % 2 == 0))
 
 
+@cache
 def task_of(path: str) -> PromptTask:
     made = with_model(addition(1), path)
     assert isinstance(made, PromptTask)

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,6 +76,7 @@ class EvenLength(Addition):
         return Score(float(len(completion) % 2 == 0))
 
 
+@cache
 def task_of(path: str) -> PromptTask:
     made = with_model(addition(1), path)
     assert isinstance(made, PromptTask)

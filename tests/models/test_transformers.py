@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,11 @@ def path(request: pytest.FixtureRequest, paths: dict[str, str]) -> str:
 
 @pytest.fixture
 def task(path: str) -> PromptTask:
+    return task_of(path)
+
+
+@cache
+def task_of(path: str) -> PromptTask:
     made = with_model(addition(1), path)
     assert isinstance(made, PromptTask)
     return made

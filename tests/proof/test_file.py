@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from assay.core.errors import AssayError
-from assay.proof.laws.file import Report, check_file, check_file_apart
+from assay.proof.laws.file import Report, check_file, check_file_apart, read_reports, write_reports
 from assay.proof.laws.function import check_advantage, check_loss
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -339,9 +340,13 @@ def test_lines_say_what_broke_on_what_input(tmp_path: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- apart
-def test_apart_gives_the_same_reports(tmp_path: Path) -> None:
-    path = written(tmp_path, 'print("hello")\ndef reward(rows):\n    print(rows)\n    return [1.0]\n')
-    assert check_file_apart(path) == check_file(path)
+def test_apart_gives_the_same_reports_and_a_process_that_ends_is_a_finding(tmp_path: Path) -> None:
+    sound = 'print("hello")\ndef reward(rows):\n    print(rows)\n    return [1.0]\n'
+    ends = "import os\ndef the_ending_reward(rows):\n    os._exit(7)\n"
+    *found, ended = check_file_apart(written(tmp_path, sound + ends))
+    assert found == check_file(written(tmp_path, sound))
+    assert ended.name == "the_ending_reward"
+    assert "exit code 7" in ended.broken[0].detail
 
 
 def test_an_endless_loop_is_a_finding_after_the_time_limit(tmp_path: Path) -> None:
@@ -356,19 +361,17 @@ def test_an_endless_loop_is_a_finding_after_the_time_limit(tmp_path: Path) -> No
                 pass
         """,
     )
-    sound, endless = check_file_apart(path, seconds=5.0)
+    sound, endless = check_file_apart(path, seconds=2.0)
     assert sound.held
     assert endless.name == "endless_reward"
-    assert "still running after 5 s" in endless.broken[0].detail
+    assert "still running after 2 s" in endless.broken[0].detail
 
 
-def test_a_process_that_ends_is_a_finding(tmp_path: Path) -> None:
-    (report,) = check_file_apart(written(tmp_path, "import os\ndef reward(rows):\n    os._exit(7)\n"))
-    assert "exit code 7" in report.broken[0].detail
-
-
-def test_apart_errors_are_the_same_sentences(tmp_path: Path) -> None:
+def test_apart_errors_are_the_same_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = written(tmp_path, "x = 1"), tmp_path / "reports.jsonl"
+    monkeypatch.setattr(sys, "argv", ["-c", str(path), str(out)])
+    write_reports()  # what the process does
     with pytest.raises(AssayError, match="is recognised"):
-        check_file_apart(written(tmp_path, "x = 1"))
+        read_reports(path, [json.loads(line) for line in out.read_text().splitlines()], "ended")
     with pytest.raises(AssayError, match="exit code 3 while it was loaded"):
         check_file_apart(written(tmp_path, "import os; os._exit(3)"))

@@ -94,9 +94,10 @@ def constrained() -> Plan:
     inner = cartpole()
     task = SteppedTask("priced-cartpole", replace(inner.spec, num_costs=1), partial(priced, inner.make))
     recipe = replace(recipes.ppo(CONTROL), constraints=(Multiplier(1.0, Ascent(0.1)),))
-    for path in ("rollout.num_envs", "rollout.steps", "actor.hidden", "critics.value.hidden", "source.epochs"):
+    sizes = "rollout.num_envs", "rollout.steps", "actor.hidden", "critics.value.hidden"
+    for path in (*sizes, "source.epochs", "source.minibatches"):
         recipe = recipe.set(path, SMALL[path])
-    return replace(make_plan(recipe, task, steps=4, seed=11, evaluations=2), save_every=2)
+    return replace(make_plan(recipe, task, steps=4, seed=11, evaluations=2), save_every=1)
 
 
 # ---------------------------------------------------------------------------------------------------- tokens

@@ -67,8 +67,10 @@ SAVE = {
 }  # fmt: skip
 
 
-LIKE_ANOTHER = {"a2c cartpole", "rloo tokens", "dapo tokens"}
-"""Runs whose state is of the same kinds as that of "ppo cartpole" and "grpo tokens": killed with --all-cases only."""
+LIKE_ANOTHER = {"a2c cartpole", "td3 pendulum", "bc cartpole", "grpo tokens", "rloo tokens", "dapo tokens"}
+"""Runs whose state is of the same kinds as that of "ppo cartpole", "sac pendulum", "sft addition-1" and "grpo
+addition-1, warmed up": killed with --all-cases only.
+"""
 ALONE = {"dqn cartpole"}
 """Runs that are also killed at one kind of moment at a time; the others are with --all-cases, else only at all of them
 in two rows, and alone where something is renamed or removed.

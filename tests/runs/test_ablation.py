@@ -72,7 +72,7 @@ def test_shapley_values_add_up_and_give_a_pure_interaction_to_both() -> None:
 
 
 def test_the_command_writes_shares_a_figure_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["ablate", "grpo", "reinforce", "--task", "gridworld", "--steps", "2", "--seeds", "2"]
+    command = ["ablate", "dr_grpo", "grpo", "--task", "bandit", "--steps", "2", "--seeds", "2"]
     assert main([*command, "--out", str(tmp_path / "a"), "--jobs", "2"]) == 0
     assert "share" in capsys.readouterr().out
     facts = json.loads((tmp_path / "a" / "ablation.json").read_text())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +19,11 @@ from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Result, result_of, run_jobs
-from assay.runs.options import EnvironmentOptions, RunOptions
+from assay.runs.options import CadenceOptions, EnvironmentOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job
+from tests.warm import Process
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 2}
 
 
@@ -259,30 +257,26 @@ def test_the_sequential_test_chooses_the_number_of_seeds(tmp_path: Path) -> None
     assert len(outcome.of("rloo")) == test.size * test.interims
 
 
+OFTEN = {"steps": 20, "options": RunOptions(cadence=CadenceOptions(save_every="1steps"))}
 PARENT = """
 import sys
 from pathlib import Path
-from assay.runs import comparison
-if __name__ == "__main__":
-    arms = comparison.parsed_arms(["rloo", "reinforce"])
-    comparison.run(comparison.Setup(arms, ("bandit",), Path(sys.argv[1]), 2, {"steps": 150}))
+from tests.runs.test_comparison import OFTEN, comparison, setup
+comparison.run(setup(Path(sys.argv[1]), ("rloo", "reinforce"), options=OFTEN))
 """
 
 
 def test_a_killed_comparison_leaves_no_orphans_and_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT)
-    command = [sys.executable, str(script), str(tmp_path / "cut")]
-    parent = subprocess.Popen(command, cwd=CHECKOUT)
+    parent = Process(PARENT, str(tmp_path / "cut"))
     deadline = time.monotonic() + 120
     while not list((tmp_path / "cut").glob("*/*/*/checkpoints/step-*")):
         assert time.monotonic() < deadline
         assert parent.poll() is None
         time.sleep(0.05)
     parent.kill()
-    parent.wait()
+    assert parent.ended()[0] == -signal.SIGKILL
     for name in ("cut", "whole"):
-        comparison.run(setup(tmp_path / name, ("rloo", "reinforce"), options={"steps": 150}))
+        comparison.run(setup(tmp_path / name, ("rloo", "reinforce"), options=OFTEN))
     cut, whole = (json.loads((tmp_path / name / "comparison.json").read_text()) for name in ("cut", "whole"))
     assert [run["score"] for run in cut["runs"]] == [run["score"] for run in whole["runs"]]
     assert len(cut["runs"]) == 4

@@ -18,6 +18,7 @@ from assay.engine.loop import Loop
 from assay.models.bodies.standardised import Moments
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.standardised import Standardising, deviation, no_moments, observe
+from assay.runs import saving
 from assay.runs.options import EnvironmentOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
@@ -66,12 +67,14 @@ def walk(**keywords: Any) -> EnvironmentTask:
     return environment_task("walk", lambda **more: Walk(**(keywords | more)), 12)
 
 
-def trained(folder: Path, method: str = "ppo", task: Any = None, steps: int = 2, **options: Any) -> Run:
+def trained(
+    folder: Path, method: str = "ppo", task: Any = None, steps: int = 2, length: int = 8, **options: Any
+) -> Run:
     return train(
         method,
         task or walk(),
         steps=steps,
-        settings=SMALL | ({"rollout.num_envs": 4} if "num_envs" not in options else {}),
+        settings={"rollout.steps": length} | ({"rollout.num_envs": 4} if "num_envs" not in options else {}),
         evaluations=0,
         out=folder,
         options=RunOptions(environment=EnvironmentOptions(**options)),
@@ -318,11 +321,14 @@ def test_a_system_brings_its_options_where_none_is_given() -> None:
     assert make_plan("asyncflow", "bandit").options.gathering.lag == 1
 
 
-def test_a_killed_worker_is_named_and_the_run_resumes(tmp_path: Path) -> None:
+def test_a_killed_worker_is_named_and_the_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "SHORTEST", 0.0)  # a checkpoint after every step
+    monkeypatch.setattr(saving, "SHARE", 1e9)
     with pytest.raises(
         AssayError, match=r"task 'walk': worker \d \(instances \d to \d\) was killed by SIGKILL in step"
     ):
-        trained(tmp_path / "run", task=walk(dies=True), steps=26, env_workers=2)
-    whole = trained(tmp_path / "whole", steps=26)
-    resumed = trained(tmp_path / "run", steps=26, env_workers=2)
+        trained(tmp_path / "run", task=walk(dies=True), steps=4, length=64, env_workers=2)
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
+    whole = trained(tmp_path / "whole", steps=4, length=64)
+    resumed = trained(tmp_path / "run", steps=4, length=64, env_workers=2)
     assert curves(resumed) == curves(whole)

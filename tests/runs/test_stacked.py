@@ -37,6 +37,7 @@ from assay.parts.targets.one_step import SmoothedTwin
 from assay.runs import catalogue, saving
 from assay.runs import stacked as stacked_run
 from assay.runs.progress import Mode
+from assay.tasks.control.stepping import SteppedTask
 from benchmarks import stacked_seeds
 from tests.scenes import feeding
 
@@ -73,6 +74,23 @@ class Short:
 
 
 LOG = Short()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shown_once() -> Iterator[None]:
+    """The scripted expert plays a start once: what is compared comes after it."""
+    shown: dict[Any, Experience] = {}
+    demonstrate = SteppedTask.demonstrate
+
+    def recalled(task: SteppedTask, starts: np.ndarray, split: int) -> Experience:
+        key = task.name, starts.tobytes(), split, torch.get_default_dtype()
+        if key not in shown:
+            shown[key] = demonstrate(task, starts, split)
+        return shown[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SteppedTask, "demonstrate", recalled)
+        yield
 
 
 def small(name: str, task: str, updates: int = 1) -> Recipe:

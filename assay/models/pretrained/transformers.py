@@ -366,14 +366,14 @@ class PretrainedTokenizer:
         """Returns the tokens of each text, all in one call, bos included where the template writes it. Texts that spell
         a control token are encoded one by one.
         """
-        spelt, wholes = re.compile("|".join(map(re.escape, self.control.values())) or "$^"), list[str]()
+        spelt, wholes = re.compile("|".join(map(re.escape, self.control.values())) or "$^"), list[str | None]()
         for one in texts:
             around, contents = self.spelled(one)
             inner = [piece for pair in zip(contents, around[1:], strict=True) for piece in pair]
-            wholes.append("" if any(map(spelt.search, contents)) else around[0] + "".join(inner))
-        found = self.backend(wholes, add_special_tokens=False, split_special_tokens=False)["input_ids"]
-        pairs = zip(found, wholes, texts, strict=True)
-        return [len(ids) if whole else len(self.encode(one)) for ids, whole, one in pairs]
+            wholes.append(None if any(map(spelt.search, contents)) else around[0] + "".join(inner))
+        found = self.backend([one or "" for one in wholes], add_special_tokens=False, split_special_tokens=False)
+        pairs = zip(found["input_ids"], wholes, texts, strict=True)
+        return [len(self.encode(one)) if whole is None else len(ids) for ids, whole, one in pairs]
 
     def spelled(self, text: str) -> tuple[Sequence[str], list[str]]:
         """Returns the template's texts before, between and after, and the texts that are only ever text."""

@@ -6,7 +6,6 @@ step. The column after an episode's end holds its final context; it is not a dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -18,7 +17,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Explore, Framing, ReadySimulation, Rollout, Scene, SteppingTask, Wrapper, frame_of
 from assay.ops import random
-from assay.playing.episodes import Recorder, Uniforms, deciding
+from assay.playing.episodes import Recorder, Uniforms, deciding, masked
 from assay.playing.ready import stepped_apart
 
 
@@ -130,14 +129,3 @@ def finished_episodes(record: Experience, running_NC: Tensor) -> dict[str, Tenso
     total = torch.from_numpy(result).float()
     found = {"episode_return": total[..., 0], "episode_length": total[..., 1]}
     return found if record.cost is None else {**found, "episode_cost": total[..., 2:]}
-
-
-def masked(record: Experience) -> Experience:
-    """Sets log-probability, reward and ends to zero in columns that are not decisions."""
-    values: Mapping[str, Tensor] = {
-        "logp": record.logp * record.mask,
-        "reward": record.reward * record.mask,
-        "terminal": record.terminal & record.mask,
-        "truncated": record.truncated & record.mask,
-    }
-    return Experience(**{**vars(record), **values})

@@ -14,7 +14,8 @@ from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene, TextTask
 from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
-from assay.parts.rollouts.episodes import Around, Episodes, masked
+from assay.parts.rollouts.episodes import Around, Episodes
+from assay.playing.episodes import masked
 
 GREEDY = "greedy_outcome"
 

@@ -33,6 +33,8 @@ MAX_ANGLE = 12 * 2 * math.pi / 360
 LIMITS = np.array([[MAX_POSITION], [MAX_ANGLE]])
 FORCES = np.array([-10.0, 10.0])
 HORIZON = 500
+LEANING = torch.tensor([0.1, 0.3, 1.0, 0.5])
+"""Weights of the four numbers in the sum by which the scripted expert decides."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class CartPole:
 
 def balance(context: Context) -> Tensor:
     """Pushes to the side of a weighted sum of the four numbers; reaches the limit from every start."""
-    return (context["observation"] @ torch.tensor([0.1, 0.3, 1.0, 0.5]) > 0).long()
+    return (context["observation"] @ LEANING > 0).long()
 
 
 def cartpole() -> SteppedTask:

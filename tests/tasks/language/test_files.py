@@ -191,7 +191,9 @@ def test_a_large_file_is_read_in_seconds(tmp_path: Path) -> None:
     assert task.num_training + task.num_testing == 20_000
 
 
-def test_long_prompts_and_the_system_prompt_stand_in_the_template(tmp_path: Path) -> None:
+def test_long_prompts_and_the_system_prompt_stand_in_the_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("transformers", reason="the extra 'language' is not installed")
     from assay.models.pretrained.transformers import Framed, PretrainedTokenizer
     from assay.tasks.adapters.pretrained import ANSWER, with_model
@@ -215,7 +217,11 @@ def test_long_prompts_and_the_system_prompt_stand_in_the_template(tmp_path: Path
         *tokenizer.encode(Framed(Conversation([Message("system", "Add."), Message("user", "1+1=")]), "Other.")),
     ]
     texts = ["1+1=", Framed("1+1=", "Add."), "", made.HOSTILE]
-    assert tokenizer.lengths(texts) == [len(tokenizer.encode(one)) + isinstance(one, Framed) for one in texts]
+    counts = [len(tokenizer.encode(one)) + isinstance(one, Framed) for one in texts]
+    assert tokenizer.lengths(texts) == counts
+    with monkeypatch.context() as patch:
+        patch.setattr(PretrainedTokenizer, "encode", None)  # only texts that spell a control token need it
+        assert tokenizer.lengths(texts[:3]) == counts[:3]
     hostile = tokenizer.encode(Framed(Conversation([Message("system", made.HOSTILE), Message("user", "1")])))
     assert sum(index in tokenizer.control for index in hostile) == len(told[1:]) - sum(
         index not in tokenizer.control for index in told[1:]
