@@ -48,11 +48,6 @@ class FromModel(Reward):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"after": True}, {"of": OfAction(), "adds": True})
 
     @property
-    def models(self) -> tuple[str, ...]:
-        """The model that it reads."""
-        return (self.of.model,)
-
-    @property
     def breaks(self) -> dict[str, str]:
         """Laws that the worth does not obey, with the reason."""
         return getattr(self.worth, "breaks", {})
