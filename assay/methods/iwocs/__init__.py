@@ -89,6 +89,6 @@ METHOD = Method(
         Measured("windy walks: robust value iteration's", "", found, by_value_iteration,
                  expect=Expect.WITHIN, margin=1e-6, minutes=0.1),
         Measured("with dqn: worst return above dqn's", "windy-walk", iwocs(), quick_dqn().set("steps", 600),
-                 metric=Final("evaluation_worst"), seeds=5, minutes=7.0, looks=4),
+                 metric=Final("evaluation_worst"), seeds=5, minutes=7.0),
     ),
 )  # fmt: skip

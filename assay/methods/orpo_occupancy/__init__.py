@@ -108,6 +108,6 @@ METHOD = Method(
         Measured("best true return over weights is above that of a KL of actions; refuted where that matches it", "",
                  lambda seed: claims.best_true_return([recipe(weight=weight) for weight in (0.1, 0.3, 1.0)], seed),
                  lambda seed: claims.best_true_return([action_kl(weight) for weight in (0.01, 0.03, 0.1)], seed),
-                 margin=10.0, seeds=5, minutes=9.0, looks=4),
+                 margin=10.0, seeds=5, minutes=4.0),
     ),
 )  # fmt: skip

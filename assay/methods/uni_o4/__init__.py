@@ -75,6 +75,6 @@ METHOD = Method(
                       uni_o4, claims.online_by_hand, claims.online_rows, BOX_SPEC),
         Exact("each phase starts from the weights of the one before", handed_wrongly, equals=0.0),
         Measured("PPO begins better after the offline steps than after cloning alone", "pendulum", RECIPE,
-                 CLONED, Average("evaluation"), seeds=5, minutes=6.0, steps=5, looks=4),
+                 CLONED, Average("evaluation"), seeds=5, minutes=6.0, steps=5),
     ),
 )  # fmt: skip
