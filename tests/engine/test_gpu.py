@@ -276,5 +276,5 @@ def test_narrowed_rollouts_on_the_gpu_are_recorded_right(name: str) -> None:
     fresh = Narrowed(Episodes(6, 4), WAYS[3])(gathering(task, actor, np.arange(6), Draw(1)), {})
     with torch.no_grad():
         scored = actor.score(fresh.to("cuda"), frozenset({Need.LOGP})).logp.cpu()
-    torch.testing.assert_close(fresh.column("logp_model")[fresh.mask], scored[fresh.mask], atol=1e-4, rtol=0)
+    torch.testing.assert_close(fresh.column("logp_model")[fresh.mask], scored[fresh.mask], atol=3e-4, rtol=0)
     assert bool((fresh.logp >= fresh.column("logp_model") - 2.0)[fresh.mask].all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -366,7 +367,7 @@ def test_short_verdicts_come_out_again(short: str, tmp_path: Path) -> None:
         assert found is not None
         for side in verdicts.SIDES:
             scores = old[claim.name][side]
-            if here == there:
+            if here == there and "ATEN_CPU_CAPABILITY" not in os.environ:
                 assert found[side][0] == pytest.approx(scores[0], abs=1e-9)
             else:
                 spread = 3 * (max(scores) - min(scores)) + 0.1 * abs(scores[0])

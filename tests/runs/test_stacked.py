@@ -156,7 +156,7 @@ def compared(recipe: Recipe, task: str, steps: int, device: str = "cpu") -> floa
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "task"), CASES)
 def test_one_update_is_that_of_the_single_engine(name: str, task: str, device: str) -> None:
-    assert compared(small(name, task), task, 1, device) < 1e-6
+    assert compared(small(name, task), task, 1, device) < (1e-6 if device == "cpu" else 3e-6)
 
 
 @pytest.mark.parametrize("device", DEVICES)
