@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-WORKERS ?= 2
+# One more than two cores: while a test waits for a process or a deadline, another computes.
+WORKERS ?= 3
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
