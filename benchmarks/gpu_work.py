@@ -19,7 +19,7 @@ SHAPE = {
     "pad_token_id": None,
 }  # fmt: skip
 SMALL = {
-    "vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 16,
 }  # fmt: skip
 

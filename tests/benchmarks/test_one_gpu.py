@@ -35,7 +35,7 @@ def rows_of(given: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("cases", "more"), [("ab", []), ("a", ["--padded", "--recompute"]), ("b", ["--cache", "0.0001"])]
+    ("cases", "more"), [("ab", []), ("a", ["--padded", "--recompute"]), ("b", ["--cache", "0.00005"])]
 )
 def test_a_toy_runs_and_is_written_down(
     cases: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -90,7 +90,7 @@ def test_an_arm_of_control(side: str, method: str, monkeypatch: Any, capsys: pyt
     for package in ("mujoco", "stable_baselines3") if side != "assay" else ("mujoco",):
         pytest.importorskip(package, reason=f"{package} is not installed")
     monkeypatch.setattr(peers_control, "EVALUATIONS", {method: 2})
-    decisions = 2_048 if method == "ppo" else 160
+    decisions = 2_048 if method == "ppo" else 120
     assert peers_control.main(["--one", f"{side}/{method}/{TASK}/0/{decisions}"]) == 0
     row = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0.8 * decisions < row["decisions"] <= decisions

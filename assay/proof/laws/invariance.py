@@ -74,7 +74,7 @@ def invariances(
     def repeats(part: Any, case: Any) -> Iterator[str]:
         """Two calls, with the global random streams at different places."""
         with other_streams(1):
-            first = measured(part, case, case.batch)
+            first = measured(part, case)
         with other_streams(2):
             yield from differing(measured(part, case, case.batch), first, 0.0)
 
