@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -78,6 +79,14 @@ class Expect(Enum):
         else:
             inside, outside = low > margin, high < margin
         return "holds" if inside else "fails" if outside else "inconclusive"
+
+    def seeds_to_decide(self, value: float, low: float, high: float, margin: float, seeds: int) -> float:
+        """Returns with about how many seeds the interval would decide it, if d stays `value`: its ends approach d as
+        1 / sqrt(seeds); infinity where d is on the limit.
+        """
+        limits = {Expect.ABOVE: (margin,), Expect.BELOW: (-margin,), Expect.WITHIN: (-margin, margin)}[self]
+        reach = [(value - low if limit <= value else high - value, abs(value - limit)) for limit in limits]
+        return seeds * max(half / gap if gap else math.inf for half, gap in reach) ** 2
 
 
 Curves = Sequence[Mapping[str, Any]]

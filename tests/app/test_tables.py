@@ -63,6 +63,16 @@ def test_effects_have_units_and_shares_are_percentage_points() -> None:
     assert {key: effect_unit({"part": key[0], "metric": key[1]}, key[2]) for key in units} == units
 
 
+def test_an_inconclusive_claim_says_what_would_decide_it() -> None:
+    claim = {
+        "kind": "measured", "verdict": "inconclusive", "seeds": [0, 1], "expect": "d > margin", "margin": 0.0,
+        "estimate": 1.0, "low": -1.0, "high": 3.0,
+    }  # fmt: skip
+    assert claims.found(claim).endswith("2 seeds; about 8 seeds would decide it if the difference stays")
+    assert claims.found(claim | {"estimate": 0.01}).endswith("it needs a task with a larger effect")
+    assert claims.found(claim | {"verdict": "holds"}).endswith("2 seeds")
+
+
 def test_several_seeds_have_a_row_over_seeds() -> None:
     runs = [SimpleNamespace(before=Estimate(low, 0, 1, 20), after=Estimate(high, 0, 1, 20), task=pendulum())
             for low, high in ((0.1, 0.5), (0.2, 0.4), (0.3, 0.9))]  # fmt: skip

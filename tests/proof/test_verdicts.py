@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,6 +58,25 @@ CLAIM = Measured("ours is larger", "", lambda seed: 1.0 + one_in_ten(seed), one_
 )
 def test_the_interval_decides(expect: Expect, low: float, high: float, margin: float, verdict: str) -> None:
     assert expect.verdict(low, high, margin) == verdict
+
+
+@pytest.mark.parametrize(
+    ("expect", "value", "low", "high", "margin", "needed"),
+    [
+        (Expect.ABOVE, 2.0, -2.0, 3.0, 0.0, 5 * 2**2),  # the low end, 4 away, must come to 2
+        (Expect.ABOVE, -1.0, -9.0, 3.0, 0.0, 5 * 4**2),  # the claim fails: the high end, 4 away, must come to 1
+        (Expect.BELOW, -3.0, -9.0, 0.0, 1.0, 5 * 1.5**2),
+        (Expect.WITHIN, 1.0, -3.0, 2.0, 2.0, 5 * (4 / 3) ** 2),  # both ends inside
+        (Expect.WITHIN, 3.0, 1.0, 9.0, 2.0, 5 * 2**2),  # outside
+        (Expect.ABOVE, 1.0, 0.0, 2.0, 1.0, math.inf),
+    ],
+)
+def test_seeds_that_would_decide_a_claim(
+    expect: Expect, value: float, low: float, high: float, margin: float, needed: float
+) -> None:
+    assert expect.verdict(low, high, margin) == "inconclusive"
+    assert expect.seeds_to_decide(value, low, high, margin, 5) == pytest.approx(needed)
+
 
 
 def test_metrics_of_a_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.app.report.units import effect_unit, effect_words, scale_of
-from assay.claims.claim import Measured
+from assay.claims.claim import Expect, Measured
 from assay.evidence.intervals import number
 from assay.proof import stamps, verdicts
 from assay.proof.mutants import trial
@@ -24,7 +25,7 @@ from assay.runs.progress import duration
 
 MEANINGS = {
     "holds": "every claim holds: its 95 % interval lies where the claim says",
-    "inconclusive": "the interval of a claim decides neither way; more seeds would",
+    "inconclusive": "the interval of a claim decides neither way; its row says what would",
     "fails": "a claim is refuted: its interval lies outside of what the claim says",
     "stale": "the method computes other numbers since its claims were measured",
     "no verdict": "not measured yet",
@@ -96,7 +97,22 @@ def found(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "exact":
         return number(claim["value"])
     effect = effect_words(claim)
-    return f"{effect}, {len(claim['seeds'])} seeds" if effect else ""
+    decided = f"; {would_decide(claim)}" if claim.get("verdict") == verdicts.UNDECIDED and effect else ""
+    return f"{effect}, {len(claim['seeds'])} seeds{decided}" if effect else ""
+
+
+def would_decide(claim: Mapping[str, Any]) -> str:
+    """Returns what would decide an inconclusive claim."""
+    seeds, numbers = len(claim["seeds"]), [float(claim[name]) for name in ("estimate", "low", "high", "margin")]
+    needed = Expect(claim["expect"]).seeds_to_decide(*numbers, seeds)
+    if needed > MOST_SEEDS:
+        return f"so near the limit that {MOST_SEEDS:,} seeds would not decide it: it needs a task with a larger effect"
+    # The ratio is of two rounded widths; more seeds than there were are needed in any case.
+    return f"about {max(seeds + 1, math.ceil(needed))} seeds would decide it if the difference stays"
+
+
+MOST_SEEDS = 200
+"""With more seeds than these a claim is not decided by seeds."""
 
 
 def effect(claim: Mapping[str, Any]) -> str:

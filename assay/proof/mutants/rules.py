@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 EXTREMES = {"minimum": "maximum", "min": "max", "amin": "amax", "argmin": "argmax", "fmin": "fmax", "cummin": "cummax"}
@@ -26,19 +26,23 @@ OPPOSITE = EXTREMES | {b: a for a, b in EXTREMES.items()}
 NEGATED = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 RECORDS = {"batch", "experience", "rows", "record", "now", "pairs", "fresh"}
 """Names of variables that hold recorded experience."""
-Site = tuple[str, str, ast.expr]
-"""Rule, description, and the expression to put in place."""
+Site = tuple[str, str, ast.AST]
+"""Rule, description, and the node to put in place."""
 
 
-def variants(tree: ast.FunctionDef) -> Iterator[tuple[str, str, ast.FunctionDef]]:
-    """Yields (rule, description, changed tree) for every expression of the body that a rule applies to."""
+def variants(
+    tree: ast.FunctionDef, rules: Callable[[ast.AST], Iterator[Site]] | None = None
+) -> Iterator[tuple[str, str, ast.FunctionDef]]:
+    """Yields (rule, description, changed tree) for every node of the body that a rule applies to: those of `sites`
+    without `rules`.
+    """
     nodes = list(ast.walk(tree))
     skipped = {id(inner) for node in nodes if isinstance(node, SILENT) for inner in ast.walk(node)}
     skipped |= {id(inner) for one in (*tree.decorator_list, tree.args, tree.returns) if one for inner in ast.walk(one)}
     places = {id(child): (parent, name, place) for parent in nodes for name, place, child in children_of(parent)}
     for node in nodes:
-        if isinstance(node, ast.expr) and id(node) not in skipped:
-            for rule, told, new in sites(node):
+        if id(node) not in skipped and node is not tree:
+            for rule, told, new in (rules or sites)(node):
                 yield rule, told, with_node(tree, places, node, new)
 
 
@@ -74,7 +78,7 @@ def with_node(tree: ast.FunctionDef, places: Mapping[int, Place], old: ast.AST, 
     return new
 
 
-def sites(node: ast.expr) -> Iterator[Site]:
+def sites(node: ast.AST) -> Iterator[Site]:
     """Yields the changes of one expression."""
     if isinstance(node, ast.BinOp):
         yield from arithmetic(node)
