@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -223,10 +224,11 @@ class Engine:
         """
         results = [Update(stage.name, batch) for stage in stages]
         gradients, fits = self.slopes(united(stages), batch, results[0])
-        rest = iter(gradients)
+        rest, norms = iter(gradients), iter(results[0].norms)
         for stage, result in zip(stages, results, strict=True):
             if gradients:
                 own = [next(rest) for _ in self.pieces(stage)]
+                result.norms = list(islice(norms, len(own)))
                 self.apply(stage, own, result, [fit for fit in fits if fit.name in stage.trains])
             if not gradients or not gradients[0].is_cuda:
                 result.settle()  # nothing to wait for
@@ -353,9 +355,8 @@ class Engine:
     def clip(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Scales the gradients down to a global norm of `clip_norm`, in place, and records the norm before clipping."""
         grown = [fit.gradient for fit in fits]
-        lengths = [len(piece) for piece in self.pieces(stage)]
-        norms = slices.norms(self.ranks, gradients, lengths, self.placement.shards)
-        norms = torch.cat([norms, *(gradient.norm().view(1) for gradient in grown)])
+        # Without shards the gradients are whole.
+        norms = torch.cat([*result.norms, *(one.norm().view(1) for one in ([] if result.norms else gradients) + grown)])
         norm = norms.norm() if len(norms) > 1 else norms[0]
         if result.batch is not None:
             # 0 / 0 is NaN: momentum and weight decay must not move weights without a decision. Nothing waits for it.

@@ -32,6 +32,8 @@ CONNECT, LONGEST = timedelta(seconds=120), timedelta(days=30)
 """How long ranks wait for each other to connect; and gloo's own limit later, since the beats are the deadline."""
 FRAME = 8192
 """Bytes that are exchanged at once; longer items need a second exchange."""
+REPEATED = 2**24
+"""Bytes up to which each rank sends its own to every other: gloo's gathering, which hands them round, takes longer."""
 POLL = 1e-4
 """Seconds between two looks at an exchange between GPUs."""
 GPU = torch.device("cuda")
@@ -193,7 +195,11 @@ class Gloo(Ranks):
     def frames(self, own: Tensor, size: int) -> Tensor:
         """Returns the bytes of every rank in a row, padded to `size`."""
         found = torch.empty(self.num, size, dtype=torch.uint8, device=own.device)
-        self.exchange(all_gather, found.view(-1), torch.nn.functional.pad(own, (0, size - len(own))))
+        sent = padded(own, size)
+        if found.nbytes <= REPEATED:
+            self.exchange(all_to_all, found.view(-1), sent.repeat(self.num))
+        else:
+            self.exchange(all_gather, found.view(-1), sent)
         return found
 
     def told(self, make: Callable[[], Item]) -> Item:
@@ -223,7 +229,7 @@ class Gloo(Ranks):
         found = []
         for flat in own:
             size = part_size(len(flat), shards) * shards
-            sent = torch.nn.functional.pad(flat, (0, size - len(flat)))
+            sent = padded(flat, size)
             slices = torch.empty_like(sent)
             self.exchange(all_to_all, slices, sent)
             (mine,) = tree_sum([one] for one in slices.split(size // self.num)) if size else (slices,)
@@ -251,6 +257,11 @@ class Gloo(Ranks):
         for flat in tensors:
             own, size = self.slice(flat, shards).view(torch.uint8), part_size(len(flat), shards) * shards // self.num
             flat.view(torch.uint8).copy_(self.frames(own, size * flat.itemsize).view(-1)[: flat.nbytes])
+
+
+def padded(flat: Tensor, size: int) -> Tensor:
+    """Returns the tensor with zeros up to `size`; itself if it has that size."""
+    return flat if len(flat) == size else torch.nn.functional.pad(flat, (0, size - len(flat)))
 
 
 def all_gather(group: Any, output: Tensor, own: Tensor) -> Any:

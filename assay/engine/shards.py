@@ -126,7 +126,7 @@ def summed(
     result: Update,
 ) -> list[Tensor]:
     """Returns this rank's slice of the gradient summed over all shards, [] if none has one; adds their metrics to the
-    result in order.
+    result in order, and the norm of each shard's part of each tensor.
 
     A shard without a gradient counts as zeros, since -0 + 0 has other bits than -0 alone.
     """
@@ -140,9 +140,26 @@ def summed(
             yield zeros() if found is None else found
 
     total = tree_sum(each())
-    everything = ranks.shared(own)
-    for sums, leaks, _ in everything:
+    sizes = [part_size(len(flat), shards) for flat in total]
+    mine = ranks.scattered(total, shards)
+    # Metrics and norms in one exchange: between processes each costs about a millisecond, whatever its size.
+    everything = ranks.shared([(own, part_norms(mine, sizes, len(own)))])
+    for sums, leaks, _ in (one for theirs, _ in everything for one in theirs):
         for name, entries in sums.items():
             result.sums.setdefault(name, []).extend(entries)
         result.leaks += leaks
-    return ranks.scattered(total, shards) if any(has for *_, has in everything) else []
+    if not any(has for theirs, _ in everything for *_, has in theirs):
+        return []
+    by_rank = [norms for _, norms in everything]
+    result.norms = [torch.cat(parts).to(mine[0].device) for parts in zip(*by_rank, strict=True)]
+    return mine
+
+
+def part_norms(slices: Sequence[Tensor], sizes: Sequence[int], num: int) -> list[Tensor]:
+    """Returns the norms of the first `num` parts of each tensor, cut at these sizes; the ranks decide neither the parts
+    nor their order.
+    """
+    return [
+        torch.stack([flat[place * size : (place + 1) * size].norm() for place in range(num)])
+        for flat, size in zip(slices, sizes, strict=True)
+    ]

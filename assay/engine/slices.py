@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,25 +10,7 @@ from torch import Tensor
 
 from assay.core.record import State, Sums
 from assay.core.slots import Optimizer
-from assay.engine.shards import Ranks, part_size
-
-
-def norms(ranks: Ranks, gradients: Sequence[Tensor], lengths: Sequence[int], shards: int) -> Tensor:
-    """Returns the norm of each of the `shards` parts of each gradient; this rank has slices of these lengths' tensors.
-
-    The number of ranks decides neither the parts nor their order.
-    """
-    num = len(ranks.mine(shards))
-    sizes = [part_size(length, shards) for length in lengths]
-    own = torch.stack(
-        [
-            gradient[place * size : (place + 1) * size].norm()
-            for gradient, size in zip(gradients, sizes, strict=True)
-            for place in range(num)
-        ]
-    )
-    rows = torch.stack(ranks.alike(own))
-    return rows.view(ranks.num, len(gradients), -1).transpose(0, 1).reshape(-1)
+from assay.engine.shards import Ranks
 
 
 def step(

@@ -16,7 +16,8 @@ class Update:
 
     `fault` says why a step was skipped (its gradient is not finite), `leaks` names terms whose loss has a gradient at
     masked decisions. A step without any decision is skipped and is not a fault. On a GPU a fault becomes known when
-    the update is settled; until then it keeps its batch, in which the origin can be found.
+    the update is settled; until then it keeps its batch, in which the origin can be found. With shards `norms` are
+    those of the parts of each gradient.
     """
 
     stage: str = ""
@@ -25,6 +26,7 @@ class Update:
     fault: str = ""
     is_skipped: bool = False
     leaks: list[str] = field(default_factory=list)
+    norms: list[Tensor] = field(default_factory=list)
 
     def settle(self) -> None:
         """Reads the gradient's norm, for which the host waits; a norm that is not finite is a fault, not a metric."""
