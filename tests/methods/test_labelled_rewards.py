@@ -13,11 +13,9 @@ from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
-from assay.methods import noisy_rlvr
 from assay.methods.alphaalign import refusal_of
-from assay.methods.noisy_rlvr.parts import Appeals
+from assay.methods.noisy_rlvr.parts import Backward, noisy
 from assay.parts.rewards.labels import ByLabel
-from assay.parts.rewards.noise import Noisy
 from assay.parts.rewards.text import Matches
 from assay.runs import catalogue
 from assay.tasks.language.mixture import easy_and_hard
@@ -82,13 +80,11 @@ def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:
     answers = [item.answer for item in task.items_of(torch.tensor([0, 1]), 0)]
     said = [answers[0], "b", answers[1], "b"] * num
     rows, scene = probes.completed(task, said, [0, 0, 1, 1] * num), Scene(task)
-    channel = Noisy(ByLabel({"easy": {"right": 0.9}, "hard": {"right": 0.7, "wrong": 0.3}}, label="kind"))
+    channel = noisy({"easy": (0.0, 0.1), "hard": (0.3, 0.3)}, "kind")
     found = channel(rows, scene).reward.sum(1).view(num, 4).mean(0)
     assert found.tolist() == pytest.approx([0.9, 0.0, 0.7, 0.3], abs=0.05)
     truth = scene.metrics["verdict/hard/right"]
     assert sum(value for value, _ in truth) / sum(count for _, count in truth) == 0.5
     assert torch.equal(channel(rows, scene).reward, channel(rows, scene).reward)
     with pytest.raises(AssayError, match="add up to less than 1"):
-        noisy_rlvr.recipe(rates={"": (0.5, 0.5)})
-    with pytest.raises(AssayError, match="above 0"):
-        Appeals(0.0)
+        Backward({"": (0.5, 0.5)})

@@ -67,12 +67,17 @@ class Seen:
 
 
 def sequences(
-    seed: int = 0, num: int = 16, group_size: int = 4, dtype: torch.dtype = torch.float64, spread: float = 1.0
+    seed: int = 0,
+    num: int = 16,
+    group_size: int = 4,
+    dtype: torch.dtype = torch.float64,
+    spread: float = 1.0,
+    tied: int = 0,
 ) -> Experience:
     """Returns random sequences of a table task in groups: a masked first column (a prompt), lengths 1 to 5, one row
     without any decision (an infrastructure fault), ends that are terminal and truncated, rewards on every decision,
     log-probabilities of another policy, and arbitrary numbers wherever the mask is false. With a larger `spread` the
-    other policy is further away: ratios beyond 5 need about 4.
+    other policy is further away: ratios beyond 5 need about 4. The first `tied` groups have no rewards.
     """
     draw = torch.Generator().manual_seed(seed)
     length_B = torch.arange(num) * 3 % 5 + 1
@@ -85,6 +90,7 @@ def sequences(
     ends = torch.randn(num, 1, generator=draw, dtype=dtype)
     reward = 0.1 * torch.randn(mask.shape, generator=draw, dtype=dtype) + ends * last
     row = torch.arange(num)
+    reward = torch.where((row < tied * group_size).unsqueeze(1), 0.0, reward)
     # From nearly on-policy, inside every trust region, to far outside of it.
     distance = spread * torch.tensor([0.5, 1e-4, 0.05, 0.2])[(row + row // 4) % 4].unsqueeze(1)
     moved = distance * torch.randn(mask.shape, generator=draw, dtype=dtype)

@@ -19,6 +19,7 @@ from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.kimi_k1_5.parts import OftenFailed, RestartedAdam
 from assay.playing.text import CharacterTokenizer
+from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import Item, PromptTask
 from assay.tasks.language.textfile import TextFile
 from assay.tasks.testbeds.language.enumerable import SIGNS, TOKENS
@@ -77,7 +78,8 @@ def distance_from_formula(ours: Recipe) -> float:
 
 def priority_gap(ours: Recipe) -> float:
     """Returns how far the shares of a file's prompts with success rates 0, 0.5, 0.9 and 1 are from (1, 0.5, 0.1, 0) /
-    1.6, those of 2000 starts beyond 0.03, and of solved prompts from 1/4; plus 1 if a start stands twice.
+    1.6, those of 2000 starts beyond 0.03, and of solved prompts from 1/4; plus 1 for each start that stands twice, and
+    for each of a generator's prompts that is out of order.
     """
     rows = tuple(Item(f"{place}", "1", "1") for place in range(4))
     scene = Scene(PromptTask("file", TextFile("", "", 0.0, 0, rows), CharacterTokenizer(), 9, 9), num_starts=1000)
@@ -100,7 +102,9 @@ def priority_gap(ours: Recipe) -> float:
     state = part.init(scene)
     observe([0, 1, 2, 3, 0], [1.0] * 5)
     solved = np.abs(part.shares(state) - 0.25).max()
-    return float((fresh + wrong + solved > 1e-9) + len(starts) - len(np.unique(starts)))
+    endless = Scene(addition(), num_starts=3)
+    unordered = int((part(endless, part.init(endless)) != np.arange(3)).sum())
+    return float((fresh + wrong + solved > 1e-9) + len(starts) - len(np.unique(starts)) + unordered)
 
 
 def gap_to_fresh(ours: Recipe) -> float:

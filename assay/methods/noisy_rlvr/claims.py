@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from assay.claims import probes
 from assay.core.recipe import Recipe
-from assay.methods.noisy_rlvr.parts import Appeals
 from assay.parts.rewards.text import Matches
 
 TASK = probes.labelled("0-easy", "2-hard")
@@ -20,11 +19,11 @@ def distance_from_worths(ours: Recipe, *worths: tuple[float, float]) -> float:
     return probes.distance(probes.rewarded(ours, TASK, rows), [one for pair in worths for one in (*pair, 0.0)])
 
 
-def distance_of_appeals(appeals: Callable[..., Recipe]) -> float:
+def distance_of_appeals(forward: Callable[..., Recipe]) -> float:
     """Two steps in which all rejected answers are checked again: of 3 one was right, and 2 were accepted, 1/3; then of
     2 none, and 2 were accepted, 0, so that the mean is 1/6. The last row of each step has left training.
     """
-    ours = appeals(reward=Matches(r"^\w"), appeal=Appeals(1.0))  # rejects a right answer that begins with a space
+    ours = forward(share=1.0, reward=Matches(r"^\w"))  # rejects a right answer that begins with a space
     steps = [
         probes.completed(TASK, [*said, "."], [0] * (len(said) + 1), faults=[len(said)])
         for said in (["7", "7", " 7", ".", "."], ["7", "7", ".", "."])

@@ -1,9 +1,11 @@
-"""How often a verifier errs: the rate of its false negatives, estimated from appeals. Axes: B sequences."""
+"""A verifier that errs: what its verdicts are worth, and how often it errs. Axes: B sequences."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
@@ -12,25 +14,64 @@ from assay.core.verifier import Verifier
 from assay.ops import groups
 from assay.parts.rewards.combine import placed
 from assay.parts.rewards.function import uniform_of
+from assay.parts.rewards.labels import ByLabel, check_labels, labels_of
+from assay.parts.rewards.noise import Noisy
 
 TINY = 1e-5
+Rates = Mapping[str, tuple[float, float]]
+"""P(accepted | wrong) and P(rejected | right) of each label; the empty label is every prompt's if `label` is empty."""
 
 
 @dataclass(frozen=True)
-class Appeals(Reward):
-    """reward <- accepted - (1 - f1): f1 if the rewards so far accept a row (above 1/2), f1 - 1 if they reject it.
+class Backward(Reward):
+    """reward <- (accepted - f0) / (1 - f0 - f1): in expectation 1 for a right answer, 0 for a wrong one.
 
-    f1 is the mean over steps, so far, of `rate_of`: each rejected answer is checked again by `judge`, a better and
-    dearer verifier, with probability `share`. arXiv:2510.00915, Algorithm 2. Degenerate: no rows, no step counted.
+    Accepted by the rewards so far (above 1/2); (f0, f1) are the `rates` of the prompt's `label`. arXiv:2510.00915,
+    Algorithm 1. Acts only if no group deviation divides afterwards: an affine map of a 0/1 reward is lost there.
+    Degenerate: rates of 0 give 0 and 1.
     """
 
-    share: float = 0.1
-    judge: Reward = Verifier()
-    stochastic: ClassVar[bool] = True
+    rates: Rates = field(default_factory=lambda: {"": (0.1, 0.2)})
+    label: str = ""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.share <= 1.0:
-            raise AssayError(f"Appeals.share is {self.share}; give a number above 0, at most 1")
+        if any(min(pair) < 0.0 or sum(pair) >= 1.0 for pair in self.rates.values()):
+            raise AssayError(f"Backward.rates are {self.rates}; give numbers from 0 that add up to less than 1")
+
+    def init(self, scene: Scene) -> State:
+        """Returns no state; refuses prompts without the label."""
+        check_labels(scene, self.label, self.rates)
+        return {}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the corrected outcomes."""
+        rates = [self.rates[label] for label in labels_of(experience, scene, self.label, self.rates)]
+        f0, f1 = torch.tensor(rates, device=experience.mask.device).view(-1, 2).unbind(1)
+        accepted = (groups.outcome(experience) > 0.5).to(f0.dtype)
+        return placed(experience, (accepted - f0) / (1.0 - f0 - f1))
+
+
+@dataclass(frozen=True)
+class Forward(Reward):
+    """reward <- accepted - (1 - f1): f1 if the rewards so far accept a row (above 1/2), f1 - 1 if they reject it.
+
+    In expectation 0 for right answers and -(1 - f0 - f1) for wrong ones. Goes with no baseline. arXiv:2510.00915,
+    Algorithm 2. f1 is `false_negative`, or with a `share` above 0 the mean over steps, so far, of an estimate: each
+    rejected answer is checked again by `judge` with that probability; see `rate_of`.
+    """
+
+    false_negative: float = 0.2
+    share: float = 0.0
+    judge: Reward = Verifier()
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share <= 1.0 or not 0.0 <= self.false_negative < 1.0:
+            raise AssayError(f"{self}: share must be 0 to 1, false_negative 0 to below 1")
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether answers are drawn for appeals."""
+        return self.share > 0.0
 
     def init(self, scene: Scene) -> State:
         """Returns the judge's state, and the sum and number of the steps' rates."""
@@ -38,15 +79,16 @@ class Appeals(Reward):
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with signed weights; counts the appeals of this step first."""
-        accepted, there = groups.outcome(experience) > 0.5, experience.mask.any(1)
-        if bool(there.any()):
-            again = experience.rows(there & ~accepted & (uniform_of(experience, scene) < self.share))
+        accepted, there, rate = groups.outcome(experience) > 0.5, experience.mask.any(1), self.false_negative
+        if self.share and bool(there.any()):
+            asked = there & ~accepted & (uniform_of(experience, scene) < self.share)
+            again = experience.rows(asked)  # only these are judged: a better verifier is a dear one
             judged = self.judge(again, scene, state["judge"]) if len(again) else again
             overturned = int((groups.outcome(judged) > 0.5).sum())
             state["sum"] += rate_of(overturned, int((accepted & there).sum()), self.share)
             state["steps"] += 1
-            scene.log("appeals", float(len(again)))
-        rate = state["sum"] / max(1, state["steps"])
+            rate = state["sum"] / state["steps"]
+            scene.log("appeals", float(asked.sum()))
         scene.log("false_negative_rate", rate)
         return placed(experience, accepted.to(experience.reward.dtype) - (1.0 - rate))
 
@@ -55,3 +97,8 @@ def rate_of(overturned: int, accepted: int, share: float) -> float:
     """P(rejected | right) of one step: (F + 1e-5) / (F + A + 2e-5), A accepted and F = overturned / share missed."""
     missed = overturned / share
     return (missed + TINY) / (missed + accepted + 2.0 * TINY)
+
+
+def noisy(rates: Rates, label: str = "label") -> Reward:
+    """The verifier with these errors, for testbeds: it logs the truth as `verdict/LABEL/right`."""
+    return Noisy(ByLabel({kind: {"right": 1.0 - f1, "wrong": f0} for kind, (f0, f1) in rates.items()}, label=label))
