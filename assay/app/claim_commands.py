@@ -35,6 +35,8 @@ def claim(options: argparse.Namespace) -> int:
     if options.budget is not None and not options.budget > 0:
         raise AssayError(f"--budget is {options.budget:g}. Use a positive number of minutes.")
     deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
+    if options.replicate:
+        return replicate(options, deadline)
     out = tables.console()
     with opened_pool(options, options.work) as pool:
         reports = claim_each(options, deadline, pool)
@@ -98,6 +100,38 @@ def claim_one(name: str, options: argparse.Namespace, deadline: float | None, po
         entries.append(found)
     path = verdicts.write(name, entries, options.verdicts)
     return verdicts.read(name, path) | {"file": str(path)}
+
+
+def replicate(options: argparse.Namespace, deadline: float | None) -> int:
+    """`assay claim --replicate`: measured claims by their rule with other seeds, beside what is recorded; writes no
+    verdict.
+
+    Exit code 1 if a claim that is recorded as decided is decided the other way.
+    """
+    rows: list[dict[str, Any]] = []
+    with opened_pool(options, options.work) as pool:
+        for name in [options.name] if options.name else verdicts.with_measured():
+            path = verdicts.path_of(name, options.verdicts)
+            recorded = verdicts.entries_of(verdicts.read(name, path)) if path.is_file() else {}
+            for one in catalogue.find_method(name)[1].measured:
+                kept = recorded.get(one.name)
+                with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
+                    found = verdicts.measure(
+                        name, one, options.work, first_seed=OTHER_SEEDS, deadline=deadline, workers=options.jobs,
+                        pool=pool, watch=watch,
+                    )  # fmt: skip
+                if found is not None:
+                    rows.append({"method": name, "recorded": kept, "other_seeds": found})
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        tables.console().print(claim_tables.replication_table(rows))
+    pairs = [{row["recorded"]["verdict"], row["other_seeds"]["verdict"]} for row in rows if row["recorded"]]
+    return int({"holds", "fails"} in pairs)
+
+
+OTHER_SEEDS = 5000
+"""The first seed of a replication: no claim was measured or tried out with these."""
 
 
 def try_mutants(options: argparse.Namespace) -> int:

@@ -318,6 +318,9 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
         help="run the exact claims against wrong versions of the method; writes mutants.json beside its verdict",
     )
     one.add_argument("--again", action="store_true", help="also measure claims whose recorded result still fits")
+    one.add_argument(
+        "--replicate", action="store_true", help="measure with other seeds, beside the verdict, which is kept"
+    )
     one.add_argument("--replay", action="store_true", help="renew a stale verdict if seed 0 reproduces its scores")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="stop after this time; run again to resume")
     one.add_argument(

@@ -41,12 +41,14 @@ def measure(
     work: Path,
     *,
     seeds: Sequence[int] | None = None,
+    first_seed: int = 0,
     deadline: float | None = None,
     workers: int | None = None,
     pool: Pool = Processes(),
     watch: Watch = lambda done, total, running: None,
 ) -> dict[str, Any] | None:
-    """Measures both sides on all seeds; returns the claim's entry of a verdict, or None if the deadline came first.
+    """Measures both sides on the seeds of the claim's rule, beginning with `first_seed`, or on these `seeds`; returns
+    the claim's entry of a verdict, or None if the deadline came first.
 
     Raises AssayError if a run failed. Runs are kept under `work` by description and stamp, so that a stopped
     measurement is resumed, claims share the runs of a baseline, and runs of other code are not reused.
@@ -58,7 +60,7 @@ def measure(
     found: dict[tuple[str, int], float] = {}
     seconds, scores = 0.0, dict[str, list[float]]()
     for look in range(claim.looks):
-        chosen = list(range((look + 1) * claim.seeds)) if seeds is None else list(seeds)
+        chosen = list(range(first_seed, first_seed + (look + 1) * claim.seeds)) if seeds is None else list(seeds)
         jobs = [job_of(claim, side, seed, at) for seed in chosen for at, side in first.items()]
         jobs = [job for job in jobs if (job.arm, job.seed) not in found]
         asked = len(found) + len(jobs)

@@ -323,6 +323,24 @@ def test_the_command_measures_writes_and_then_finds_nothing_to_do(
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == "fails"
 
 
+def test_a_replication_has_other_seeds_and_leaves_the_verdict_as_it_is(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--verdicts", str(written.parent), "--work", str(tmp_path / "again")]
+    before = written.read_bytes()
+    assert cli.main(["claim", "rloo", "--replicate", "--json", *places]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["recorded"]["seeds"] == list(range(6))
+    assert row["other_seeds"]["seeds"] == list(range(5000, 5006))
+    assert written.read_bytes() == before
+    assert cli.main(["claim", "rloo", "--replicate", *places]) == 0
+    assert capsys.readouterr().out.count("holds") == 2
+    other = replace(CLAIM, ours=one_in_ten, theirs=lambda seed: 1.0 + one_in_ten(seed))
+    turned = replace(catalogue.methods()["rloo"], claims=(other,))
+    monkeypatch.setattr(catalogue, "methods", lambda: {"rloo": turned})
+    assert cli.main(["claim", "rloo", "--replicate", *places]) == 1, "it is decided the other way"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [([], "no method is named"), (["rloo", "--budget", "0"], "--budget is 0"), (["rlooo"], "mean 'rloo'?")],

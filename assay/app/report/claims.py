@@ -92,6 +92,19 @@ def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None =
     return table
 
 
+def replication_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Returns a table of claims with what is recorded and what other seeds give."""
+    table = Table(title="with other seeds", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in ("method", "claim", "recorded", "", "with other seeds", ""):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "method")
+    for row in rows:
+        new, old = row["other_seeds"], row["recorded"]
+        before = (word(old["verdict"]), Text(found(old))) if old else (Text("not measured", style="dim"), Text())
+        claim = (Text(row["method"], style="bold"), Text(new["name"]))
+        table.add_row(*claim, *before, word(new["verdict"]), Text(found(new)))
+    return table
+
+
 def found(claim: Mapping[str, Any]) -> str:
     """Returns the measured number, or the difference with its interval and unit."""
     if claim["kind"] == "exact":

@@ -41,7 +41,7 @@ def loss_by_hand(seen: probes.Seen, floor: float = 0.3, share: float = 0.2) -> T
     return by_hand.mean_of_decisions(ahead.exp() - 1 - ahead, data) + by_hand.token_loss(seen, advantage, 1.0, 9.0)
 
 
-far = partial(same_gradient, data=partial(probes.sequences, seed=1, num=128, spread=8.0, tied=16))
+far = partial(same_gradient, data=partial(probes.sequences, seed=1, num=128, spread=8.0, tied=4))
 METHOD = Method(
     paper="arXiv:2510.03222",
     recipe=recipe,
