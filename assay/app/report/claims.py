@@ -116,8 +116,9 @@ def found(claim: Mapping[str, Any]) -> str:
 
 def would_decide(claim: Mapping[str, Any]) -> str:
     """Returns what would decide an inconclusive claim."""
-    seeds, numbers = len(claim["seeds"]), [float(claim[name]) for name in ("estimate", "low", "high", "margin")]
-    needed = Expect(claim["expect"]).seeds_to_decide(*numbers, seeds)
+    seeds = len(claim["seeds"])
+    value, low, high, margin = (float(claim[name]) for name in ("estimate", "low", "high", "margin"))
+    needed = Expect(claim["expect"]).seeds_to_decide(value, low, high, margin, seeds)
     if needed > MOST_SEEDS:
         return f"so near the limit that {MOST_SEEDS:,} seeds would not decide it: it needs a task with a larger effect"
     # The ratio is of two rounded widths; more seeds than there were are needed in any case.
