@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
@@ -62,6 +63,7 @@ class Gloo(Ranks):
         self.rank, self.num, self.signal = rank, num, 0
         self.local, self.kind = rank if local is None else local, "cpu"
         self.nccl: Any = None
+        self.are_connected = False
         self.received: Callable[[], int] = lambda: 0
         self.watch: Callable[[], None] = lambda: None
         self.store, self.closed = store.clone(), threading.Event()
@@ -155,7 +157,7 @@ class Gloo(Ranks):
             self.wait(call(self.group, there, sent.cpu()))
             output.copy_(there)
         else:
-            work = call(self.nccl, output, sent)
+            work = call(self.nccl, output, sent) if self.are_connected else self.begun(call, output, sent)
             due = time.monotonic() + BEAT
             while not work.is_completed():  # NCCL's own wait has no end, or ends the group
                 time.sleep(POLL)
@@ -163,6 +165,26 @@ class Gloo(Ranks):
                     self.check()
                     due += BEAT
             work.wait(CONNECT)  # it is over; raises what went wrong
+
+    def begun(self, call: Callable[[Any, Tensor, Tensor], Any], output: Tensor, sent: Tensor) -> Any:
+        """Begins the first exchange between GPUs, in which NCCL connects them. In a thread: that waits for every rank
+        and has no deadline; raises RankLost if one is lost meanwhile.
+        """
+        found: Future[Any] = Future()
+
+        def begin() -> None:
+            try:
+                torch.cuda.set_device(self.local)
+                found.set_result(call(self.nccl, output, sent))
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=begin, daemon=True, name="connect").start()
+        while not found.done():
+            wait([found], timeout=BEAT)
+            self.check()
+        self.are_connected = True
+        return found.result(timeout=BEAT)
 
     # ------------------------------------------------------------------------------------------------ exchanges
     def meet(self, digest: Callable[[], int]) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -205,16 +206,22 @@ def test_tensors_of_a_gpu_go_through_the_host_or_by_nccl(monkeypatch: pytest.Mon
     looks, waited = iter([False, False, True]), list[str]()
     work = SimpleNamespace(is_completed=lambda: next(looks), wait=lambda seconds: waited.append("over"))
     ranks.nccl = SimpleNamespace(_allgather_base=lambda output, own: work, abort=lambda: waited.append("aborted"))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: None)
+    monkeypatch.setattr(gloo, "BEAT", 0.01)
     ranks.exchange(gloo.all_gather, output, sent)
     assert (waited, list(looks)) == (["over"], [])
 
     def lost() -> None:
         raise RankLost("rank 1 died")
 
-    monkeypatch.setattr(gloo, "BEAT", 0.01)
     work.is_completed, ranks.watch = lambda: False, lost
     with pytest.raises(RankLost, match="rank 1 died"):
         ranks.exchange(gloo.all_gather, output, sent)
+    ranks.are_connected, never = False, threading.Event()
+    ranks.nccl._allgather_base = lambda output, own: never.wait(60)  # it connects to a rank that died
+    with pytest.raises(RankLost, match="rank 1 died"):
+        ranks.exchange(gloo.all_gather, output, sent)
+    never.set()
     ranks.close()
     assert waited == ["over", "aborted"]
 
