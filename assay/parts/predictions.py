@@ -17,7 +17,7 @@ from assay.core.slots import Prediction
 
 @dataclass(frozen=True)
 class OfState(Prediction):
-    """V(s) of a state-value critic."""
+    """V(s) of a state-value critic. Degenerate: columns outside of the mask get values too."""
 
     model: str = model_name("value")
 
@@ -34,7 +34,7 @@ class OfState(Prediction):
 
 @dataclass(frozen=True)
 class OfAction(Prediction):
-    """Q_i(s, a) of an ensemble of action-value critics."""
+    """Q_i(s, a) of an ensemble of action-value critics. Degenerate: an ensemble of one keeps its axis, [1, B, T]."""
 
     model: str = model_name("q")
 
@@ -51,7 +51,10 @@ class OfAction(Prediction):
 
 @dataclass(frozen=True)
 class OfChoice(Prediction):
-    """Q(s, a) of an actor that values all discrete actions at once (a Q-network); reported as `title`."""
+    """Q(s, a) of an actor that values all discrete actions at once (a Q-network); reported as `title`.
+
+    Degenerate: with a single action it is a state value.
+    """
 
     model: str = model_name("actor")
     title: str = "q"

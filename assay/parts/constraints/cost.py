@@ -79,7 +79,10 @@ class CostCredit(Choice, Protocol):
 
 @dataclass(frozen=True)
 class CostToGo(CostCredit):
-    """cost_advantage = discounted cost to go, centred over the batch; no critic."""
+    """cost_advantage = discounted cost to go, centred over the batch; no critic.
+
+    Degenerate: a batch of a single decision, or of none, has cost advantage 0.
+    """
 
     discount: float = 0.99
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
@@ -96,7 +99,10 @@ class CostToGo(CostCredit):
 
 @dataclass(frozen=True)
 class CostValues(Annotation):
-    """V_C of every context by the critic `model`, also after the last decision, so that truncation bootstraps."""
+    """V_C of every context by the critic `model`, also after the last decision, so that truncation bootstraps.
+
+    Degenerate: rows without a decision have values too.
+    """
 
     column: str = "cost_value"
     model: str = "cost_value"
@@ -114,7 +120,10 @@ class CostValues(Annotation):
 
 @dataclass(frozen=True)
 class CostCritic(CostCredit):
-    """cost_advantage by GAE with a critic `cost_value`, centred; `cost_return` is the critic's target."""
+    """cost_advantage by GAE with a critic `cost_value`, centred; `cost_return` is the critic's target.
+
+    Degenerate: gae_lambda 1 with V_C = 0 is `CostToGo`.
+    """
 
     discount: float = 0.99
     gae_lambda: float = 0.95

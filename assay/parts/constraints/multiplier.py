@@ -29,7 +29,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Ascent:
-    """multiplier <- max(0, multiplier + rate * (J_C - limit)): gradient ascent on the dual. rate 0 only reports."""
+    """multiplier <- max(0, multiplier + rate * (J_C - limit)): gradient ascent on the dual.
+
+    Degenerate: rate 0 only reports.
+    """
 
     rate: float = 0.05
     not_a_part: ClassVar[str] = "a setting of a constraint"
@@ -82,7 +85,10 @@ class Merge(Protocol):
 
 @dataclass(frozen=True)
 class Priced:
-    """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier): the scale stays bounded."""
+    """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier): the scale stays bounded.
+
+    Degenerate: a multiplier of 0 leaves the advantage as it is.
+    """
 
     not_a_part: ClassVar[str] = "a setting of a constraint"
 
@@ -96,9 +102,9 @@ class Priced:
 class Multiplier(Constraint):
     """Holds a cost at a limit: merges it into `advantage` with the multiplier so far, then updates the multiplier.
 
-    J_C is the mean cost of the whole episodes that ended in this batch, unless the cost credit defines another level;
-    a batch in which none ended leaves the multiplier as it is. Place it after the credit; it reads cost channel
-    `channel`.
+    J_C is the mean cost of the whole episodes that ended in this batch, unless the cost credit defines another level.
+    Place it after the credit; it reads cost channel `channel`. Degenerate: a batch without J_C, in which no episode
+    ended, leaves the multiplier as it is.
     """
 
     limit: float = 1.0

@@ -28,7 +28,7 @@ class Conservative(OverTransitions, CriticLoss):
 
     The integral is estimated as the mean of exp(Q) / density over 3 * `num` proposals: uniform actions, and the
     policy's actions in s and in s', as in the authors' code. Its gradient raises Q at the recorded action as much as
-    it lowers Q at the proposals.
+    it lowers Q at the proposals. Degenerate: critics that ignore the action get no gradient.
     """
 
     weight: float = 5.0
@@ -71,6 +71,8 @@ class Conservative(OverTransitions, CriticLoss):
 class ConservativeChoices(OverTransitions, CriticLoss):
     """weight * (log sum_b exp Q(s, b) - Q(s, a)): CQL(H) for discrete actions, with an exact sum over all b. Never
     below 0.
+
+    Degenerate: with a single action it is 0; equal values give weight * log of their number.
     """
 
     weight: float = 1.0

@@ -17,7 +17,7 @@ class Logistic(Regression):
     """-y log p - (1 - y) log(1 - p),  p = sigmoid(prediction): binary cross-entropy; the value that it reports is p.
 
     Free logits become log(y / (1 - y)) of the mean target y; between two samples of equal weight, the logarithm of the
-    ratio of their densities.
+    ratio of their densities. Degenerate: if all targets are 0, or all are 1, the logit falls or grows without bound.
     """
 
     breaks: ClassVar[dict[str, str]] = {

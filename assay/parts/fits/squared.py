@@ -16,7 +16,7 @@ class Squared(Regression):
     """(prediction - y)^2 / 2, whose minimiser is the mean.
 
     Not Huber: for large values a Huber loss fits a median, the few terminal steps are outvoted, and values grow
-    without bound.
+    without bound. Degenerate: a prediction equal to its target has loss 0 and no gradient.
     """
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
@@ -29,8 +29,8 @@ class Squared(Regression):
 class Expectile(Regression):
     """|level - 1(u < 0)| * u^2,  u = y - prediction: IQL (arXiv:2110.06169).
 
-    The prediction converges to the expectile of the targets: level 1/2 is their mean, level -> 1 their maximum, level
-    -> 0 their minimum.
+    The prediction converges to the expectile of the targets. Degenerate: level 1/2 is their mean, level -> 1 their
+    maximum, level -> 0 their minimum.
     """
 
     level: float = 0.7

@@ -27,7 +27,10 @@ class Weight(Choice, Protocol):
 
 @dataclass(frozen=True)
 class Alike(Weight):
-    """Weight 1 for every decision: behaviour cloning."""
+    """Weight 1 for every decision: behaviour cloning.
+
+    Degenerate: columns outside of the mask have weight 1 too; `Denoising` leaves them out.
+    """
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Returns ones."""

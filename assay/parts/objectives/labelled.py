@@ -25,7 +25,8 @@ RIGHT = 0.5
 class CrossEntropy(LabelLoss):
     """-log sigmoid(score) for right answers, -log sigmoid(-score) for wrong ones, as a mean over answers.
 
-    `balanced` gives both classes of a group the same total weight, G / (2 n) each; a group of one class has weight 1.
+    `balanced` gives both classes of a group the same total weight, G / (2 n) each. Degenerate: a group of one class
+    has weight 1.
     """
 
     balanced: bool = False

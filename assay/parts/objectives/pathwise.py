@@ -13,7 +13,10 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class MaximizeQ(OverTransitions, Objective):
-    """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477)."""
+    """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477).
+
+    Degenerate: a critic that ignores the action gives the actor no gradient.
+    """
 
     actor: str = model_name("actor")
     q: str = model_name("q")
@@ -31,7 +34,8 @@ class MaximizeQ(OverTransitions, Objective):
 class MaximizeSoftQ(OverTransitions, Objective):
     """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905).
 
-    With `averaged`, the mean of the critics is in place of their minimum: RLPD (arXiv:2302.02948).
+    With `averaged`, the mean of the critics is in place of their minimum: RLPD (arXiv:2302.02948). Degenerate: with
+    one critic, `averaged` changes nothing.
     """
 
     q: str = model_name("q")
@@ -58,7 +62,8 @@ class MaximizeSoftQ(OverTransitions, Objective):
 class MatchEntropy(OverTransitions, Objective):
     """loss = -log_temperature * (log pi(a|s) + target * dimensions): tunes SAC's temperature to a target entropy.
 
-    The target entropy is `target` x action dimensions; the authors use target = -1 (arXiv:1812.05905).
+    The target entropy is `target` x action dimensions; the authors use target = -1 (arXiv:1812.05905). Degenerate: if
+    the mean of -log pi is the target entropy, the temperature gets no gradient.
     """
 
     target: float = -1.0

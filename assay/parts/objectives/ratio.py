@@ -17,7 +17,7 @@ from assay.ops import groups
 
 @dataclass(frozen=True)
 class TokenRatio(RatioLevel):
-    """log pi(a_t) - log pi_old(a_t) of each decision."""
+    """log pi(a_t) - log pi_old(a_t) of each decision. Degenerate: 0 for the policy that acted."""
 
     together: ClassVar[str | None] = None
 
@@ -30,7 +30,8 @@ class TokenRatio(RatioLevel):
 class SequenceRatio(RatioLevel):
     """Geometric mean over the episode's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
 
-    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is an equal share of the episode's.
+    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is an equal share of the episode's. Degenerate: one
+    decision per episode is TokenRatio; a row without a decision gets 0.
     """
 
     together: ClassVar[str | None] = "episode"
@@ -44,7 +45,10 @@ class SequenceRatio(RatioLevel):
 
 @dataclass(frozen=True)
 class ProductRatio(RatioLevel):
-    """The ratio of the whole episode: the exact importance weight of an outcome, with its full variance."""
+    """The ratio of the whole episode: the exact importance weight of an outcome, with its full variance.
+
+    Degenerate: one decision per episode is TokenRatio.
+    """
 
     together: ClassVar[str | None] = "episode"
     breaks: ClassVar[dict[str, str]] = {

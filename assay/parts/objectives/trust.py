@@ -23,7 +23,10 @@ def bounded_ratio(log_ratio: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class NoTrust(TrustRegion):
-    """-A * log pi: REINFORCE. Assumes data of the current policy, since the ratio is not used."""
+    """-A * log pi: REINFORCE. Assumes data of the current policy, since the ratio is not used.
+
+    Degenerate: at ratio 1 its gradient is that of Unclipped.
+    """
 
     breaks: ClassVar[dict[str, str]] = {"old_policy": "REINFORCE has no ratio"}
 
@@ -34,7 +37,10 @@ class NoTrust(TrustRegion):
 
 @dataclass(frozen=True)
 class Unclipped(TrustRegion):
-    """-A * ratio: the plain importance-weighted surrogate."""
+    """-A * ratio: the plain importance-weighted surrogate.
+
+    Degenerate: a log ratio above 20 counts as 20, is reported as clipped, and has no gradient.
+    """
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (loss, clipped)."""
@@ -43,7 +49,10 @@ class Unclipped(TrustRegion):
 
 @dataclass(frozen=True)
 class Clip(TrustRegion):
-    """-min(ratio * A, clip(ratio, 1 - low, 1 + high) * A): PPO (arXiv:1707.06347); high > low is DAPO's clip-higher."""
+    """-min(ratio * A, clip(ratio, 1 - low, 1 + high) * A): PPO (arXiv:1707.06347); high > low is DAPO's clip-higher.
+
+    Degenerate: low = 1 and high = inf give the loss of Unclipped.
+    """
 
     low: float = 0.2
     high: float = 0.2
@@ -57,7 +66,10 @@ class Clip(TrustRegion):
 
 @dataclass(frozen=True)
 class DualClip(TrustRegion):
-    """PPO's clip, and for A < 0 the loss is at most -ceiling * A (arXiv:1912.09729)."""
+    """PPO's clip, and for A < 0 the loss is at most -ceiling * A (arXiv:1912.09729).
+
+    Degenerate: ceiling = inf is Clip.
+    """
 
     low: float = 0.2
     high: float = 0.2
@@ -75,7 +87,8 @@ class DualClip(TrustRegion):
 class StopGradientWeight(TrustRegion):
     """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585).
 
-    No decision loses its gradient. The paper has no lower bound; `low` of at least 1 removes it.
+    No decision loses its gradient. The paper has no lower bound; `low` of at least 1 removes it. Degenerate: low and
+    high of 0 give the loss of NoTrust.
     """
 
     low: float = 1.0

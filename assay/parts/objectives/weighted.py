@@ -24,7 +24,7 @@ def exponential_weight(gain: Tensor, inverse_temperature: float, limit: float) -
 class AdvantageRegression(OverTransitions, Objective):
     """loss = -min(exp(beta * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
 
-    beta is `inverse_temperature`; 0 is behaviour cloning. The critics get no gradient.
+    beta is `inverse_temperature`. The critics get no gradient. Degenerate: beta = 0 is behaviour cloning.
     """
 
     inverse_temperature: float = 3.0

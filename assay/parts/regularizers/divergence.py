@@ -23,7 +23,8 @@ class KlToReference(Weighed, Regularizer):
     """coefficient * estimate of KL(pi || ref) at each decision, with gradient.
 
     `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy, k2 has the gradient
-    of KL(pi || ref), k3 that of KL(ref || pi), and k1 an expected gradient of 0 (use KlInReward instead).
+    of KL(pi || ref), k3 that of KL(ref || pi), and k1 an expected gradient of 0 (use KlInReward instead). Degenerate:
+    at the reference the sum is 0; k2 and k3 have no gradient there, k1 has one.
     """
 
     coefficient: float | Schedule = 0.05
@@ -71,7 +72,10 @@ class KlWhereHeld(Weighed, Regularizer):
 
 @dataclass(frozen=True)
 class EntropyBonus(Weighed, Regularizer):
-    """-coefficient * entropy of each decision's distribution: keeps the policy from collapsing."""
+    """-coefficient * entropy of each decision's distribution: keeps the policy from collapsing.
+
+    Degenerate: coefficient 0 adds nothing and still reports the entropy.
+    """
 
     coefficient: float | Schedule = 0.01
     aggregate: Aggregation = TokenMean()

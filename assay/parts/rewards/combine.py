@@ -26,7 +26,7 @@ from assay.parts.rewards.function import on_last_decision
 
 @dataclass(frozen=True)
 class Weighted(Choice):
-    """A component of a weighted sum."""
+    """A component of a weighted sum. Degenerate: a weight of 0 logs the component without training on it."""
 
     reward: Reward
     weight: float | Schedule = 1.0
@@ -135,6 +135,7 @@ class Gated(Reward):
     """reward = `then` where the total of `gate` is above `threshold`, else `closed`, on the last decision.
 
     For rewards that count only on a condition: a style score of correct answers, correctness of well-formed ones.
+    Degenerate: a threshold of -inf always pays the total of `then`.
     """
 
     gate: Reward = Verifier()

@@ -14,7 +14,10 @@ from assay.core.slots import Reward, Scene
 
 @dataclass(frozen=True)
 class TaskCost(Reward):
-    """States that costs are the task's own, and changes nothing. A task without costs is refused when a run begins."""
+    """States that costs are the task's own, and changes nothing. A task without costs is refused when a run begins.
+
+    Degenerate: outside of a run there is no task, and nothing is refused.
+    """
 
     not_a_part: ClassVar[str] = "it changes nothing, and refuses the tasks of the laws, which have no costs"
 
@@ -35,7 +38,7 @@ class LengthCost(Reward):
     """Gives every decision of a row after its first `limit` a cost of 1, as a new channel after the task's own.
 
     The cost of a row is then its excess length. Rewards do not change. Assumes that rows are whole episodes;
-    fragments of episodes are refused.
+    fragments of episodes are refused. Degenerate: a limit of 0 makes the cost of a row its length.
     """
 
     limit: int = 64

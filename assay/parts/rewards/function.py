@@ -23,7 +23,7 @@ class FromFunction(Reward):
     `function(rows)` gets one dict for each sequence (prompt, completion, answer and the prompt's facts on text tasks;
     return, length, actions, ... on control tasks) and returns one finite number for each; a function of columns works
     too (see `assay.core.calls`). A None, which means that it does not apply, counts as 0 here. The task's verifier
-    does not run.
+    does not run. Degenerate: a row without a decision gets no reward, whatever the function returns.
     """
 
     function: Callable[..., Any]

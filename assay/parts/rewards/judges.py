@@ -28,7 +28,7 @@ class ModelJudge(Choice):
         P(first wins) = sigmoid(score(first) - score(second))
 
     Each completion is scored on its own, so the order of a pair does not matter. A truncated completion is scored as
-    if it ended there.
+    if it ended there. Degenerate: two equal texts tie, with probability 1/2.
     """
 
     path: str

@@ -26,7 +26,8 @@ class ByLabel(Reward):
     The label is the fact `label` of the prompt (a column of the user's file). The verdict is the name of the first of
     `rules` whose total is above `threshold`, else `otherwise`: abstained, right, wrong. Verdicts that a label's row
     leaves out are worth 0. A label without a row raises AssayError. Logs the share of rows for which a rule holds as
-    `outcome/LABEL`, and that of each verdict as `verdict/LABEL/VERDICT`.
+    `outcome/LABEL`, and that of each verdict as `verdict/LABEL/VERDICT`. Degenerate: with `label` empty every row has
+    the empty label, and the reward depends on the verdict alone.
     """
 
     table: Mapping[str, Mapping[str, float]]

@@ -37,7 +37,8 @@ class FromModel(Reward):
 
     With `after` it is what the model says of the context after the decision; a decision that nothing follows gets 0.
     With `ends`, a positive worth also ends the episode for those who bootstrap: staying there is not paid twice. The
-    task's score stays as it is. Logs the mean worth as `MODEL_reward`.
+    task's score stays as it is. Logs the mean worth as `MODEL_reward`. Degenerate: an empty mask gives reward 0, or the
+    reward so far with `adds`.
     """
 
     of: Reading = OfState("success")

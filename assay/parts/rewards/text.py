@@ -33,7 +33,8 @@ class Matches(OfText):
     """1 if the regular expression `pattern` is found in the completion exactly `times` times, else 0.
 
     `times` 0 gives 1 - decay^n if it is found n times: with `decay` 0 it asks for at least once, with a larger one each
-    further place pays less. A dot also matches a newline.
+    further place pays less. A dot also matches a newline. Degenerate: a completion without the pattern gets 0, whatever
+    `times` is.
     """
 
     pattern: str

@@ -28,7 +28,10 @@ def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray
 
 @dataclass(frozen=True)
 class Episodes(Rollout):
-    """Gathers whole episodes: `num_starts` different starts, `group_size` independent samples of each (a group)."""
+    """Gathers whole episodes: `num_starts` different starts, `group_size` independent samples of each (a group).
+
+    Degenerate: group_size 1 plays every start once, as a group of one.
+    """
 
     num_starts: int = 32
     group_size: int = 8
@@ -65,6 +68,8 @@ class Around(Framing, Protocol):
 class Fragments(Rollout):
     """Takes `steps` steps in each of `num_envs` simulations, which persist between calls; episodes may span
     fragments.
+
+    Degenerate: steps 1 gives at most one decision in each row, none where an episode ended in the call before.
     """
 
     num_envs: int = 64

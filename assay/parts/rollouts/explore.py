@@ -15,7 +15,10 @@ from assay.ops.distributions import normal_sample
 
 
 class EpsilonActor:
-    """Takes a uniform action with probability epsilon, else the greedy one; records the mixture's log-probability."""
+    """Takes a uniform action with probability epsilon, else the greedy one; records the mixture's log-probability.
+
+    Degenerate: epsilon 0 is the greedy actor, with log-probability 0; epsilon 1 is uniform over the actions.
+    """
 
     num_draws = 2
 
@@ -38,7 +41,7 @@ class EpsilonActor:
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Explore):
-    """Explores with probability `epsilon` (a number or a schedule)."""
+    """Explores with probability `epsilon` (a number or a schedule). Degenerate: epsilon 0 is the greedy actor."""
 
     epsilon: float | Schedule = 0.05
 
@@ -48,7 +51,10 @@ class EpsilonGreedy(Explore):
 
 
 class NoisyActor:
-    """Adds Gaussian noise of `scale` half-ranges to a deterministic actor and clips to the bounds."""
+    """Adds Gaussian noise of `scale` half-ranges to a deterministic actor and clips to the bounds.
+
+    Degenerate: scale 0 gives the actor's own action.
+    """
 
     def __init__(self, actor: Any, scale: float) -> None:
         self.actor, self.scale, self.num_draws = actor, scale, actor.num_draws
@@ -64,7 +70,7 @@ class NoisyActor:
 
 @dataclass(frozen=True)
 class GaussianNoise(Explore):
-    """Action noise for deterministic actors, in units of half the action range."""
+    """Action noise for deterministic actors, in units of half the action range. Degenerate: scale 0 adds none."""
 
     scale: float | Schedule = 0.1
     breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}

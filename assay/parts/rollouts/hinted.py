@@ -30,7 +30,7 @@ class Hint(Protocol):
 class DemonstrationPrefix:
     """The task's prompt followed by the first `share` of the words of its demonstration.
 
-    share 0 is the task's prompt; share 1 shows the whole solution.
+    Degenerate: share 0 is the task's prompt; share 1 shows the whole solution.
     """
 
     share: float = 0.5

@@ -15,7 +15,7 @@ from assay.playing.narrowing import LOGP_MODEL, Narrowing
 
 @dataclass(frozen=True)
 class Narrowed(Around):
-    """Runs `gather` with the sampling parameters `narrowing`; with the default parameters it equals `gather`.
+    """Runs `gather` with the sampling parameters `narrowing`.
 
     The behaviour policy then differs from the actor: `logp` is that of the scaled, truncated and renormalised
     distribution, and the column `logp_model` is the actor's own. Ratios therefore start at pi(y) / behaviour(y), not
@@ -24,6 +24,7 @@ class Narrowed(Around):
 
     With `own`, `logp` is the actor's own log-probability: ratios start at 1, and the truncation is not corrected for.
     With top-p alone behaviour(y) = pi(y) / Z with Z in [top_p, 1], so this ignores factors of at most 1 / top_p.
+    Degenerate: with the default parameters it equals `gather`.
     """
 
     gather: Rollout = Episodes()

@@ -21,7 +21,7 @@ class Stale(Rollout):
 
     Recorded log-probabilities are those of the older policy, so ratios to the current one are true importance ratios;
     the column `logp_model` has those of the current policy, which guards compare with the trainer's.
-    The last `delay` weights are state: memory and checkpoints grow with them. delay 0 is `gather`.
+    The last `delay` weights are state: memory and checkpoints grow with them. Degenerate: delay 0 is `gather`.
     """
 
     gather: Rollout = Episodes()

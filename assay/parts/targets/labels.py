@@ -18,7 +18,8 @@ class Label(Target):
     """y = `value` for the rows of one `origin`: one side of a classifier, whose loss has a mean of its own.
 
     `after` labels the context after each decision, `ends` only decisions with which the task ended the episode. Rows
-    without a column `source` are the policy's.
+    without a column `source` are the policy's. Degenerate: without a row of that origin nothing is labelled, and the
+    count is 0.
     """
 
     value: float = 1.0

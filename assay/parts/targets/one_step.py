@@ -23,7 +23,10 @@ def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Ten
 
 @dataclass(frozen=True)
 class NextValue(Target):
-    """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. Each head of a critic has its own target."""
+    """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. Each head of a critic has its own target.
+
+    Degenerate: y = r with discount 0, and after a terminal decision.
+    """
 
     discount: float = 0.99
     value: str = model_name("value")
@@ -36,7 +39,10 @@ class NextValue(Target):
 
 @dataclass(frozen=True)
 class DoubleQ(Target):
-    """y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461)."""
+    """y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461).
+
+    Degenerate: if `target` names the actor itself, y = r + discount * max Q(s', .).
+    """
 
     discount: float = 0.99
     actor: str = model_name("actor")
@@ -53,7 +59,10 @@ class DoubleQ(Target):
 
 @dataclass(frozen=True)
 class SmoothedTwin(Target):
-    """y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477)."""
+    """y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477).
+
+    Degenerate: noise 0 takes mu'(s') itself.
+    """
 
     discount: float = 0.99
     noise: float = 0.2
@@ -82,7 +91,10 @@ def sampled_next(batch: Experience, view: View, actor: str) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class SoftTwin(Target):
-    """y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(.|s'): SAC (arXiv:1812.05905)."""
+    """y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(.|s'): SAC (arXiv:1812.05905).
+
+    Degenerate: as the temperature goes to 0 it becomes OwnAction over all critics.
+    """
 
     discount: float = 0.99
     actor: str = model_name("actor")
@@ -103,6 +115,7 @@ class OwnAction(Target):
 
     k runs over `subset` critics drawn with replacement for each decision (WSRL, arXiv:2412.07762; in REDQ,
     arXiv:2101.05982, they are distinct and drawn once per update), over all critics if `subset` is 0 (CQL, SAC-N).
+    Degenerate: with one critic, `subset` changes nothing.
     """
 
     discount: float = 0.99

@@ -14,7 +14,10 @@ from assay.core.slots import Target, View
 
 @dataclass(frozen=True)
 class Column(Target):
-    """y = a column written by the credit or a constraint, for all decisions: `return`, `cost_return`."""
+    """y = a column written by the credit or a constraint, for all decisions: `return`, `cost_return`.
+
+    Degenerate: a decision in the last column has a target too.
+    """
 
     name: str = "return"
 
@@ -37,7 +40,8 @@ class RecordedAction(Target):
     """y = min_i Q_i(s, a) of the recorded action, to which a state value is fitted by an expectile or implicit
     maximum.
 
-    `largest` takes the maximum over the critics instead, which is the pessimistic choice for costs.
+    `largest` takes the maximum over the critics instead, which is the pessimistic choice for costs. Degenerate: with
+    one critic, `largest` changes nothing.
     """
 
     q: str = model_name("q_target")
