@@ -39,7 +39,10 @@ def num_episodes(batch: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenMean(Aggregation):
-    """Weights every decision of the batch equally, so long sequences count more (DAPO, arXiv:2503.14476)."""
+    """Weights every decision of the batch equally, so long sequences count more (DAPO, arXiv:2503.14476).
+
+    Degenerate: if all episodes are equally long, the loss is that of SequenceMean; an empty mask has count 0.
+    """
 
     together: ClassVar[str | None] = None
 
@@ -53,7 +56,7 @@ class TokenMean(Aggregation):
 
 
 class OverEpisodes:
-    """An aggregation that averages over episodes, whose rows stay together."""
+    """An aggregation that averages over episodes, whose rows stay together. Degenerate: an empty mask has count 0."""
 
     together: ClassVar[str | None] = "episode"
 
@@ -64,7 +67,10 @@ class OverEpisodes:
 
 @dataclass(frozen=True)
 class SequenceMean(OverEpisodes, Aggregation):
-    """Averages over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
+    """Averages over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300).
+
+    Degenerate: an episode without a decision has weight 0 and is not counted.
+    """
 
     def weigh(self, batch: Experience) -> Tensor:
         """Returns mask / decisions of the episode."""
@@ -74,7 +80,7 @@ class SequenceMean(OverEpisodes, Aggregation):
 @dataclass(frozen=True)
 class FixedLength(OverEpisodes, Aggregation):
     """Sums over decisions, divides by a constant, averages over episodes: no length bias (Dr. GRPO,
-    arXiv:2503.20783).
+    arXiv:2503.20783). Degenerate: length 1 is SequenceSum.
     """
 
     length: int
@@ -86,7 +92,10 @@ class FixedLength(OverEpisodes, Aggregation):
 
 @dataclass(frozen=True)
 class SequenceSum(OverEpisodes, Aggregation):
-    """Sums over decisions, averages over episodes: the likelihood of whole episodes (REINFORCE, RLOO)."""
+    """Sums over decisions, averages over episodes: the likelihood of whole episodes (REINFORCE, RLOO).
+
+    Degenerate: if every episode has one decision, the loss is that of TokenMean.
+    """
 
     def weigh(self, batch: Experience) -> Tensor:
         """Returns the mask."""
@@ -95,7 +104,10 @@ class SequenceSum(OverEpisodes, Aggregation):
 
 @dataclass(frozen=True)
 class PromptMean(Aggregation):
-    """Averages over the decisions of each group, then over groups: every prompt has the same weight."""
+    """Averages over the decisions of each group, then over groups: every prompt has the same weight.
+
+    Degenerate: if the batch is one group, the loss is that of TokenMean; without groups each row is one.
+    """
 
     together: ClassVar[str | None] = "group"
 
@@ -115,7 +127,7 @@ class PromptMean(Aggregation):
 
 # ------------------------------------------------------------------------------------------------ counts of terms
 class Weighed:
-    """A term whose decisions are weighted by its setting `aggregate`."""
+    """A term whose decisions are weighted by its setting `aggregate`. Degenerate: TokenMean counts as OverDecisions."""
 
     aggregate: Aggregation
 
@@ -130,7 +142,10 @@ class Weighed:
 
 
 class OverDecisions(Protocol):
-    """A term that sums over all decisions; reads nothing besides the record and treats rows independently."""
+    """A term that sums over all decisions; reads nothing besides the record and treats rows independently.
+
+    Degenerate: an empty mask has count 0.
+    """
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
     together: ClassVar[str | None] = None

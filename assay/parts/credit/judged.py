@@ -14,7 +14,10 @@ from assay.core.slots import Annotation, Over
 
 @dataclass(frozen=True)
 class ActionValues(Annotation):
-    """Column `q`: min_i Q_i(s, a) of the recorded decisions by the critic `q`, zero where masked."""
+    """Column `q`: min_i Q_i(s, a) of the recorded decisions by the critic `q`, zero where masked.
+
+    Degenerate: a critic with one member gives its Q(s, a); an empty mask gives zeros.
+    """
 
     column: ClassVar[str] = "q"
     model: ClassVar[str] = "q"

@@ -22,7 +22,8 @@ class CountModes(Prepare):
 
     A class is a regular expression for the whole answer; the first that matches counts, and the rest is `other`, so
     that shares add up to 1. A dot also matches a newline. A behaviour is a class of its own: ".*wait.*". Classes do not
-    depend on whether an answer is right. Tasks without text are refused.
+    depend on whether an answer is right. Tasks without text are refused. Degenerate: if no row has a decision, all
+    shares are 0, and neither scores nor a length are logged.
     """
 
     modes: Mapping[str, str]

@@ -18,8 +18,8 @@ from assay.ops import groups
 
 @dataclass(frozen=True)
 class Constant(RowStatistic):
-    """The same number for every row. As baseline, 0 is plain REINFORCE; 1/2 as baseline and as scale makes -1 and +1 of
-    0 and 1.
+    """The same number for every row. 1/2 as baseline and as scale makes -1 and +1 of 0 and 1. Degenerate: as baseline,
+    0 is plain REINFORCE.
     """
 
     value: float = 0.0
@@ -53,7 +53,7 @@ class LeaveOneOut(RowStatistic):
 
 @dataclass(frozen=True)
 class BatchMean(RowStatistic):
-    """Mean outcome of all episodes with a decision."""
+    """Mean outcome of all episodes with a decision. Degenerate: a single episode has advantage 0."""
 
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is the mean of the whole batch"}
 
@@ -65,7 +65,7 @@ class BatchMean(RowStatistic):
 
 @dataclass(frozen=True)
 class NoScale(RowStatistic):
-    """Scale 1: outcomes keep their units."""
+    """Scale 1: outcomes keep their units. Degenerate: a group of equal outcomes has scale 1 as well."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns ones."""

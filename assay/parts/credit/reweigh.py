@@ -32,7 +32,10 @@ class BySign(CreditWeight):
 
 @dataclass(frozen=True)
 class Reweigh(Credit):
-    """Multiplies the advantage of every decision by the rule's weight. The group's sum is no longer zero."""
+    """Multiplies the advantage of every decision by the rule's weight. The group's sum is no longer zero.
+
+    Degenerate: a rule with weight 1 everywhere, as `BySign()`, changes nothing.
+    """
 
     rule: CreditWeight = BySign()
     reads: ClassVar[tuple[str, ...]] = ("advantage",)

@@ -23,7 +23,8 @@ NUM_SHOWN = 32
 class KlInReward(Prepare):
     """r_t <- r_t - coefficient * (log pi(a_t) - log pi_ref(a_t)): the k1 estimator as a reward (usual in RLHF).
 
-    Its expected policy gradient is exactly that of reward - coefficient * KL(pi || ref).
+    Its expected policy gradient is exactly that of reward - coefficient * KL(pi || ref). Degenerate: coefficient 0, or
+    a policy that equals the reference, changes nothing.
     """
 
     coefficient: float = 0.05
@@ -80,6 +81,7 @@ class Informative(Select):
 
     Samples again, at most `max_rounds` times, until as many groups are kept as were requested. In games, a start at
     which one player's outcomes differ keeps the rows of all players, since credit may read the opponents' rows.
+    Degenerate: if outcomes differ in no group of any round, the step has no decisions.
     """
 
     max_rounds: int = 3

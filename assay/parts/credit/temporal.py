@@ -20,6 +20,7 @@ class Gae(Credit):
         return_t = A_t + V(s_t)
 
     Terminal steps do not bootstrap; truncated steps and the end of a fragment do. `gae_lambda` is the paper's lambda.
+    Degenerate: gae_lambda 0 gives delta_t; 1 gives, where the episode terminates, the reward to go minus V(s_t).
     """
 
     discount: float = 0.99
@@ -46,7 +47,10 @@ class Gae(Credit):
 
 @dataclass(frozen=True)
 class RewardToGo(Credit):
-    """G_t = r_t + discount * G_(t+1), without a critic; a truncated episode counts the rewards that were seen."""
+    """G_t = r_t + discount * G_(t+1), without a critic; a truncated episode counts the rewards that were seen.
+
+    Degenerate: discount 0 gives each decision its own reward.
+    """
 
     discount: float = 1.0
     centred: ClassVar[bool] = False

@@ -27,7 +27,7 @@ def next_starts(scene: Scene, state: State, number: int) -> np.ndarray:
 @dataclass(frozen=True)
 class InOrder(Curriculum):
     """Proposes the task's starts in its order (`next_starts`): each exactly once, independent of crashes and of the
-    batch size.
+    batch size. Degenerate: if no start is requested, it proposes none and its place in the order stays.
     """
 
     def init(self, scene: Scene) -> State:

@@ -21,7 +21,10 @@ class Condition(Choice, Protocol):
 
 @dataclass(frozen=True)
 class Ends(Condition):
-    """Data in which some decision is terminal, or none is; the reason tells users why, and what to use instead."""
+    """Data in which some decision is terminal, or none is; the reason tells users why, and what to use instead.
+
+    Degenerate: data without rows have no terminal decision, so they are refused if `some` is true.
+    """
 
     some: bool
     reason: str

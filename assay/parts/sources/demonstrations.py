@@ -16,7 +16,10 @@ from assay.parts.sources.logged import Logged, own_dataset
 
 @dataclass(frozen=True)
 class Demonstrations(Source):
-    """Yields `batch` demonstrations of the task per step, each start once, in the task's order."""
+    """Yields `batch` demonstrations of the task per step, each start once, in the task's order.
+
+    Degenerate: a file with fewer rows than `batch` is repeated within a batch, each time as new starts.
+    """
 
     batch: int = 64
 
@@ -38,7 +41,8 @@ class Demonstrations(Source):
 class DemonstratedDecisions(Source):
     """Yields the decisions of `episodes` new expert episodes per step, shuffled into `minibatches` batches.
 
-    If the task has a dataset of its own, yields as many batches of its rows instead (see `Logged`).
+    If the task has a dataset of its own, yields as many batches of its rows instead (see `Logged`). Degenerate: if the
+    episodes have fewer decisions than `minibatches`, each decision is a batch.
     """
 
     episodes: int = 8
@@ -61,7 +65,10 @@ class DemonstratedDecisions(Source):
 
 @dataclass(frozen=True)
 class Pairs(Source):
-    """Yields `batch` preference pairs of the task per step, each once, in the task's order."""
+    """Yields `batch` preference pairs of the task per step, each once, in the task's order.
+
+    Degenerate: a file with fewer pairs than `batch` is repeated within a batch, each time as new groups.
+    """
 
     batch: int = 32
     writes: ClassVar[tuple[str, ...]] = ("chosen",)

@@ -58,7 +58,7 @@ def shuffled_groups(experience: Experience, num: int, draw: Draw) -> list[Tensor
 @dataclass(frozen=True)
 class FreshDecisions(Source):
     """Yields single decisions, shuffled across sequences: for actors whose context is one observation (PPO in
-    control).
+    control). Degenerate: an empty mask yields no batch.
     """
 
     epochs: int = 4

@@ -36,7 +36,9 @@ class Recording(Protocol):
 
 
 class NoisyExpert:
-    """The task's scripted expert, replaced by a uniformly random action with probability `noise`."""
+    """The task's scripted expert, replaced by a uniformly random action with probability `noise`. Degenerate: noise 0,
+    or a greedy call without random numbers, is the expert itself; noise 1 otherwise takes random actions only.
+    """
 
     def __init__(self, expert: Any, spec: Spec, noise: float) -> None:
         if not isinstance(spec.action, Box | Discrete):
@@ -71,9 +73,7 @@ class Described(Choice, Protocol):
 @dataclass(frozen=True)
 class Log(Described):
     """Describes `episodes` episodes of the task's expert with a share `noise` of random actions, from start `first`
-    on.
-
-    `reckless` uses the expert that ignores costs; on tasks without costs it is the same expert.
+    on. `reckless` uses the expert that ignores costs. Degenerate: on tasks without costs it is the same expert.
     """
 
     episodes: int = 50

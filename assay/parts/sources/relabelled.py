@@ -28,7 +28,8 @@ from assay.parts.sources.logged import Contents, Described, NoisyExpert, Recordi
 @dataclass(frozen=True)
 class Play(Described):
     """Describes `episodes` episodes in which the task's expert moves from goal to goal, with a share `noise` of
-    random actions; they have neither rewards nor ends.
+    random actions; they have neither rewards nor ends. Degenerate: noise 0 is the expert itself, noise 1 takes random
+    actions only.
     """
 
     episodes: int = 50
@@ -118,6 +119,7 @@ class Relabelled(Source):
 
     jump 1 gives HIQL's transitions (arXiv:2307.11949), jump n OTA's options (arXiv:2505.12737). If the task knows
     distances, the column `distance` is the distance to the goal, and `nearer` by how much the jump reduces it.
+    Degenerate: a jump longer than the episode ends at a goal that lies ahead in it, else at its last state.
     """
 
     log: Described | Recording = Play()
