@@ -41,10 +41,13 @@ def total(value: Tensor, groups: Groups) -> Tensor:
 
 
 def mean(value: Tensor, groups: Groups) -> Tensor:
-    """Returns the mean over the episodes of each row's group, [B]; 0 if the group has none."""
+    """Returns the mean over the episodes of each row's group, [B]; 0 if the group has none. That of equal values is
+    exactly that value.
+    """
     share = groups.share.to(value.dtype)
     weight = total(share, groups)
-    return (total(value * share, groups) / torch.where(weight > 0, weight, 1.0))[groups.index]
+    found = (total(value * share, groups) / torch.where(weight > 0, weight, 1.0))[groups.index]
+    return inside(found, value, groups)
 
 
 def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
@@ -52,7 +55,7 @@ def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
     share = groups.share.to(value.dtype)
     others = total(share, groups)[groups.index] - 1
     rest = total(value * share, groups)[groups.index] - value
-    return torch.where(others > 0.5, rest / others.clamp(min=1), 0.0)
+    return torch.where(others > 0.5, inside(rest / others.clamp(min=1), value, groups), 0.0)
 
 
 def deviation(value: Tensor, groups: Groups) -> Tensor:
@@ -65,12 +68,28 @@ def deviation(value: Tensor, groups: Groups) -> Tensor:
 
 def differs(value: Tensor, groups: Groups) -> Tensor:
     """Returns bool [B]: whether the group's episodes have different values; exact, unlike a deviation above 0."""
+    smallest, largest = extremes(value, groups)
+    return largest > smallest
+
+
+def extremes(value: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+    """Returns the smallest and the largest value of each row's group, [B] each; inf and -inf if the group has none."""
     there = groups.share > 0
     largest, smallest = (
-        value.new_full((groups.num,), -torch.inf).scatter_reduce(0, groups.index, one, "amax")
+        value.new_full((groups.num,), -torch.inf).scatter_reduce(0, groups.index, one, "amax")[groups.index]
         for one in (torch.where(there, value, -torch.inf), torch.where(there, -value, -torch.inf))
     )
-    return (largest > -smallest)[groups.index]
+    return -smallest, largest
+
+
+def inside(mean: Tensor, value: Tensor, groups: Groups) -> Tensor:
+    """Returns a mean of each row's group, [B], moved into the range of the group's values, which rounding may leave.
+
+    Otherwise equal values would differ from their mean, and a division by their deviation make that an advantage.
+    """
+    smallest, largest = extremes(value.detach(), groups)
+    outside = ((mean < smallest) | (mean > largest)) & (smallest <= largest)
+    return torch.where(outside, mean.detach().clamp(smallest, largest), mean)
 
 
 def row_groups(experience: Experience) -> Groups:
@@ -85,7 +104,7 @@ def row_groups(experience: Experience) -> Groups:
 
 def episode_label(experience: Experience) -> Tensor | None:
     """Returns labels [B], equal for rows of one episode and player: rewards of players are not added up."""
-    if experience.episode is None or experience.player is None:
+    if experience.episode is None or experience.player is None or not len(experience):
         return experience.episode
     _, episode = torch.unique(experience.episode, return_inverse=True)
     return episode * (experience.player.max() + 1) + experience.player

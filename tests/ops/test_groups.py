@@ -130,3 +130,24 @@ def test_groups_that_share_a_game_are_linked_and_without_players_none_is() -> No
     assert linked.size.tolist() == [4, 2, 2]
     chain = replace(game, group=None, player=torch.arange(8), episode=torch.tensor([6, 6, 7, 7, 8, 8, 7, 6]))
     assert groups.linked_groups(chain).index.tolist() == [0, 0, 1, 1, 2, 2, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [0.1, 0.7, -3.3, 100.1, 1000.1, 1e6 + 0.1])
+def test_the_mean_of_equal_values_is_exactly_that_value(value: float, dtype: torch.dtype) -> None:
+    for size in (2, 3, 5, 7, 37, 64):
+        same = torch.full((size + 1,), value, dtype=dtype)
+        same[size] = 5.0  # a row that left training
+        found = groups.groups_of(torch.zeros(size + 1, dtype=torch.long), size + 1, same.device)
+        found = replace(found, share=torch.tensor([1.0] * size + [0.0], dtype=torch.float64))
+        assert (groups.mean(same, found)[:size] == same[:size]).all()
+        assert (groups.mean_of_others(same, found)[:size] == same[:size]).all()
+        assert (groups.deviation(same, found) == 0).all()
+
+
+def test_a_mean_keeps_its_gradient() -> None:
+    value = torch.tensor([0.1, 0.1, 0.1], requires_grad=True)
+    one = groups.groups_of(torch.zeros(3, dtype=torch.long), 3, value.device)
+    groups.mean(torch.cat([value[:2], value[2:] + 1.0]), one).sum().backward()
+    assert value.grad is not None
+    assert value.grad.tolist() == [1.0, 1.0, 1.0]

@@ -92,7 +92,7 @@ class Credit(Transform, Protocol):
     """Computes which decision earned the reward: writes `advantage` [B, T], and `return` where a critic learns it.
 
     Laws: shape [B, T]; zero where masked; no gradient; finite for a group of one and for equal rewards; independent of
-    other groups; sums to zero in each group where it declares `centred`.
+    other groups; sums to zero in each group where it declares `centred`, and is 0 where its rewards are equal.
     """
 
     slot: ClassVar[str] = "credit"

@@ -27,6 +27,7 @@ class PosteriorWeight(Credit):
     centre: bool = True
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
     writes: ClassVar[tuple[str, ...]] = ("advantage", "posterior_weight")
+    breaks: ClassVar[dict[str, str]] = {"tied": "at equal rewards the answers that the reference prefers gain"}
 
     @property
     def centred(self) -> bool:

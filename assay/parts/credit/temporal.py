@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Credit, Scene
@@ -65,6 +66,12 @@ class RewardToGo(Credit):
         return experience.add({"advantage": to_go, "return": to_go})
 
 
+def inside(mean: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Returns the mean of the masked values, moved into their range, which rounding may leave; see `ops.groups`."""
+    low, high = torch.where(mask, value, torch.inf).amin(), torch.where(mask, value, -torch.inf).amax()
+    return torch.where(mask.any(), mean.clamp(low, high), mean)
+
+
 @dataclass(frozen=True)
 class Whiten(Credit):
     """advantage <- (advantage - mean) / (std + epsilon) over all decisions of the batch; place it after another
@@ -86,7 +93,7 @@ class Whiten(Credit):
         """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         count = mask.sum().clamp(min=1)
-        mean = (advantage * mask).sum() / count
+        mean = inside((advantage * mask).sum() / count, advantage, mask)
         centred = (advantage - mean) * mask
         deviation = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
         return experience.add(

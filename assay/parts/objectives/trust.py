@@ -5,12 +5,14 @@ Each maps (log ratio, advantage, logp) to (loss per decision, whether the decisi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.slots import TrustRegion
 
 LARGEST_LOG_RATIO = 20.0
@@ -106,11 +108,16 @@ class SoftGate(TrustRegion):
     """-A * (4 / tau) * sigmoid(tau * (ratio - 1)): SAPO (arXiv:2511.20347).
 
     tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and decays
-    smoothly on both sides; a larger tau decays sooner. Nothing is clipped.
+    smoothly on both sides; a larger tau decays sooner. Nothing is clipped. Degenerate: at ratio 1 the gradient is
+    REINFORCE's; as tau goes to 0 it is Unclipped's.
     """
 
     positive: float = 1.0
     negative: float = 1.05
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.positive < math.inf and 0.0 < self.negative < math.inf):
+            raise AssayError(f"{self}: positive and negative are temperatures. Use numbers above 0, for instance 1.0")
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (loss, all false)."""

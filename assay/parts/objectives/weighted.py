@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need
 from assay.core.settings import model_name
 from assay.core.slots import Objective, View
@@ -33,6 +34,10 @@ class AdvantageRegression(OverTransitions, Objective):
     value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
+
+    def __post_init__(self) -> None:
+        if not self.limit > 0.0:
+            raise AssayError(f"AdvantageRegression.limit is {self.limit}. Use a largest weight above 0")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted negative log-likelihood."""

@@ -38,8 +38,8 @@ def observe(state: State, rows: Tensor) -> None:
 
 
 def deviation(state: State) -> Tensor:
-    """Returns the standard deviation of everything observed."""
-    return (state["squares"] / state["count"] + TINY).sqrt()
+    """Returns the standard deviation of everything observed; 1 if that is nothing."""
+    return (state["squares"] / state["count"] + TINY).sqrt() if state["count"] else torch.ones_like(state["squares"])
 
 
 @dataclass(frozen=True)

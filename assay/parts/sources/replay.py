@@ -28,6 +28,13 @@ class Replay(Source):
     updates: int = 1
     warmup: int = 1_000
 
+    def __post_init__(self) -> None:
+        if 0 < self.capacity < self.warmup:
+            raise AssayError(
+                f"source.warmup is {self.warmup}, more than the replay buffer holds (capacity {self.capacity}): "
+                "nothing would be trained. Raise source.capacity, or lower source.warmup"
+            )
+
     def init(self, scene: Scene) -> State:
         """Returns an empty buffer; its tensors are allocated when the first transitions arrive, and grow to the
         capacity.

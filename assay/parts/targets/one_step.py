@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.settings import model_name
 from assay.core.slots import Target, View
@@ -122,6 +123,10 @@ class OwnAction(Target):
     subset: int = 0
     actor: str = model_name("actor")
     q: str = model_name("q_target")
+
+    def __post_init__(self) -> None:
+        if self.subset < 0:
+            raise AssayError(f"OwnAction.subset is {self.subset}. Use 0 for all critics, or how many of them")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:

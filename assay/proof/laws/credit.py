@@ -144,6 +144,22 @@ def centred(part: Any, case: Case) -> Iterator[str]:
         yield f"sums are {shown(total)}"
 
 
+@law("a group with equal rewards gets no advantage, whatever number they are", declares("centred"))
+def tied(part: Any, case: Case) -> Iterator[str]:
+    """In float32, in which the mean of equal numbers may differ from them, and a deviation divide that difference."""
+    mask = case.batch.mask
+    last = mask & (mask.long().cumsum(1) == mask.sum(1, keepdim=True))
+    for value in TIES if case.batch.episode is None else ():
+        batch = replace(with_dtype(case.batch, torch.float32), reward=torch.where(last, value, 0.0))
+        found = advantage_of(part, batch)
+        if float(found.abs().max()) > BY_ROUNDING:
+            yield f"with rewards of {value:g} it is {shown(found[found.abs() > BY_ROUNDING])}"
+
+
+TIES, BY_ROUNDING = (0.7, 100.1, 1000.1), 1e-3
+"""Rewards that no float32 holds exactly, and a difference that rounding alone explains."""
+
+
 @law("an episode in two rows has the credit of the episode in one", lambda part: not looks_forward(part))
 def episodes(part: Any, case: Case) -> Iterator[str]:
     """For credit from outcomes; credit along time ends with its row. The longest row is cut in two."""
@@ -233,7 +249,7 @@ def filled(part: Any) -> Any:
 
 
 CREDIT = Contract(
-    "credit", (advantage, *EVERY, groups_apart, centred, episodes, ends), lambda part: experiences(), filled
+    "credit", (advantage, *EVERY, groups_apart, centred, tied, episodes, ends), lambda part: experiences(), filled
 )
 PREPARE = Contract("prepare", (*EVERY, groups_apart), lambda part: experiences(), filled)
 
