@@ -17,7 +17,7 @@ class EndAtCost(Prepare):
 
     The early-terminated MDP (arXiv:2107.04200): what follows is worth 0, so a policy that spends its budget loses the
     remaining rewards. Place it before the credit; assumes that rows are whole episodes. If rewards are negative,
-    ending early is not a punishment: set a `penalty`. Degenerate: without costs nothing changes.
+    ending early is not a punishment: set a `penalty`. Degenerate: a limit that no row exceeds changes nothing.
     """
 
     limit: float = 1.0

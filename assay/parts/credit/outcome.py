@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups
@@ -94,6 +95,10 @@ class OutcomeCredit(Credit):
     scale: RowStatistic = NoScale()
     breaks: ClassVar[dict[str, str]] = {}
     writes: ClassVar[tuple[str, ...]] = ("advantage", "outcome")
+
+    def __post_init__(self) -> None:
+        if self.scale == Constant(0.0):
+            raise AssayError("OutcomeCredit.scale is Constant(0.0), and advantages are divided by it. Use NoScale()")
 
     @property
     def centred(self) -> bool:

@@ -77,7 +77,7 @@ class Mixed(Goals):
     data.
 
     A future goal is a geometric number of steps ahead, of mean 1 / (1 - discount), at most the episode's end; with
-    discount 1 it is uniform over the rest of the episode.
+    discount 1 it is uniform over the rest of the episode. Degenerate: with discount 0 it is the next state.
     """
 
     current: float = 0.2
@@ -89,7 +89,7 @@ class Mixed(Goals):
         end = last[episode]
         kind, far, other, when = (random.uniform(draw.at(place), np.arange(len(time))) for place in range(4))
         if self.discount < 1.0:
-            steps = 1 + np.floor(np.log(far) / math.log(self.discount)).clip(max=end)
+            steps = 1 + np.floor(np.log(far) / math.log(max(self.discount, 1e-300))).clip(max=end)
         else:
             steps = 1 + np.floor(far * (end - time))
         later = np.minimum(time + steps.astype(np.int64), end)
