@@ -75,7 +75,10 @@ class NoScale(RowStatistic):
 
 @dataclass(frozen=True)
 class GroupDeviation(RowStatistic):
-    """Standard deviation (n - 1) of the group plus `epsilon`. Weights groups by 1 / difficulty: GRPO's bias."""
+    """Standard deviation (n - 1) of the group plus `epsilon`. Weights groups by 1 / difficulty: GRPO's bias.
+
+    Degenerate: equal outcomes, and a group of one, give `epsilon`.
+    """
 
     epsilon: float = 1e-4
 

@@ -26,7 +26,10 @@ def need_fresh(fresh: Experience | None) -> Experience:
 
 @dataclass(frozen=True)
 class FreshSequences(Source):
-    """Yields whole sequences: `epochs` passes, each in `minibatches` parts; groups stay together."""
+    """Yields whole sequences: `epochs` passes, each in `minibatches` parts; groups stay together.
+
+    Degenerate: one part is the experience as it is.
+    """
 
     epochs: int = 1
     minibatches: int = 1

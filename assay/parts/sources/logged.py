@@ -148,7 +148,7 @@ class Logged(Source):
     """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset.
 
     The column `source` says which dataset a row comes from (its `origin`). Resuming a run with other contents raises
-    AssayError.
+    AssayError. Degenerate: a dataset of one transition gives it `batch` times.
     """
 
     logs: tuple[Recording, ...] = (Log(),)
