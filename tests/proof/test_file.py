@@ -123,7 +123,7 @@ def test_an_advantage_may_declare_that_it_is_centred() -> None:
 
     assert all(one.held for one in check_advantage(raw))
     raw.centred = True  # type: ignore[attr-defined]
-    assert [one.law for one in check_advantage(raw) if not one.held] == ["centred"]
+    assert [one.law for one in check_advantage(raw) if not one.held] == ["centred", "tied"]
 
 
 def test_rewards(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class ReplaySequences(Source):
             rows = columns_of_rows(fresh.rows(fresh.mask.any(1)))
             width = max([column.shape[1] for column in (*rows.values(), *state["columns"].values())])
             state["columns"] = {name: widened(ring, width) for name, ring in state["columns"].items()}
-            Replay(self.capacity).store({name: widened(row, width) for name, row in rows.items()}, state)
+            Replay(self.capacity, warmup=0).store({name: widened(row, width) for name, row in rows.items()}, state)
         if state["size"] < max(self.warmup, 1):
             return
         for update in range(self.updates):
