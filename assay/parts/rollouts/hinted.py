@@ -28,7 +28,7 @@ class Hint(Protocol):
 
 @dataclass(frozen=True)
 class DemonstrationPrefix:
-    """The task's prompt followed by the first `share` of the words of its demonstration.
+    """The task's prompt followed by the first `share` of the characters of its demonstration.
 
     Degenerate: share 0 is the task's prompt; share 1 shows the whole solution.
     """
