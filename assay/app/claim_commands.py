@@ -10,6 +10,7 @@ from typing import Any
 from assay.app.options import opened_pool
 from assay.app.report import claims as claim_tables
 from assay.app.report import tables
+from assay.claims.claim import Measured
 from assay.core.errors import AssayError
 from assay.proof import stamps, verdicts
 from assay.proof.mutants import trial
@@ -90,16 +91,27 @@ def claim_one(name: str, options: argparse.Namespace, deadline: float | None, po
         if kept is not None:
             entries.append(kept)
             continue
-        with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
-            found = verdicts.measure(
-                name, one, options.work, deadline=deadline, workers=options.jobs, pool=pool, watch=watch
-            )
-        if found is None:
-            left = {"name": one.name, "kind": "measured", "verdict": "unfinished", "rule": one.rule}
-            return report | {"claims": [*entries, left, *exact], "verdict": "unfinished"}
+        found = measured(name, one, options, deadline, pool)
+        if found["verdict"] == UNFINISHED:
+            return report | {"claims": [*entries, found, *exact], "verdict": UNFINISHED}
         entries.append(found)
     path = verdicts.write(name, entries, options.verdicts)
     return verdicts.read(name, path) | {"file": str(path)}
+
+
+UNFINISHED = "unfinished"
+
+
+def measured(
+    name: str, one: Measured, options: argparse.Namespace, deadline: float | None, pool: Pool, first_seed: int = 0
+) -> dict[str, Any]:
+    """Measures a claim and shows the progress; returns its entry, with the verdict `unfinished` if time was up."""
+    with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
+        found = verdicts.measure(
+            name, one, options.work, first_seed=first_seed, deadline=deadline, workers=options.jobs, pool=pool,
+            watch=watch,
+        )  # fmt: skip
+    return found or {"name": one.name, "kind": "measured", "verdict": UNFINISHED, "rule": one.rule}
 
 
 def replicate(options: argparse.Namespace, deadline: float | None) -> int:
@@ -115,13 +127,8 @@ def replicate(options: argparse.Namespace, deadline: float | None) -> int:
             recorded = verdicts.entries_of(verdicts.read(name, path)) if path.is_file() else {}
             for one in catalogue.find_method(name)[1].measured:
                 kept = recorded.get(one.name)
-                with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
-                    found = verdicts.measure(
-                        name, one, options.work, first_seed=OTHER_SEEDS, deadline=deadline, workers=options.jobs,
-                        pool=pool, watch=watch,
-                    )  # fmt: skip
-                if found is not None:
-                    rows.append({"method": name, "recorded": kept, "other_seeds": found})
+                found = measured(name, one, options, deadline, pool, OTHER_SEEDS)
+                rows.append({"method": name, "recorded": kept, "other_seeds": found})
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
@@ -131,7 +138,7 @@ def replicate(options: argparse.Namespace, deadline: float | None) -> int:
 
 
 OTHER_SEEDS = 5000
-"""The first seed of a replication: no claim was measured or tried out with these."""
+"""The first seed of a replication: no claim of the package was measured or tried out with these."""
 
 
 def try_mutants(options: argparse.Namespace) -> int:

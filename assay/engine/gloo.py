@@ -33,8 +33,8 @@ CONNECT, LONGEST = timedelta(seconds=120), timedelta(days=30)
 """How long ranks wait for each other to connect; and gloo's own limit later, since the beats are the deadline."""
 FRAME = 8192
 """Bytes that are exchanged at once; longer items need a second exchange."""
-REPEATED = 2**24
-"""Bytes up to which each rank sends its own to every other: gloo's gathering, which hands them round, takes longer."""
+REPEATED = 2**22
+"""Bytes up to which each rank sends its own to every other: with two ranks gloo's gathering took longer up to there."""
 POLL = 1e-4
 """Seconds between two looks at an exchange between GPUs."""
 GPU = torch.device("cuda")

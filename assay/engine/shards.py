@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.engine.batching import units
 from assay.engine.updates import Update
@@ -65,7 +66,7 @@ class Ranks:
 
     def mesh(self) -> Any:
         """Returns the ranks as FSDP2 needs them; one process has no use for it."""
-        raise NotImplementedError
+        raise AssayError("one process has no other ranks to share layers with. Use --ranks 2 or more")
 
     def gather(self, tensors: list[Tensor], shards: int) -> None:
         """Copies the slice of each rank into every other's tensors. All ranks call it."""
@@ -142,7 +143,7 @@ def summed(
     total = tree_sum(each())
     sizes = [part_size(len(flat), shards) for flat in total]
     mine = ranks.scattered(total, shards)
-    # Metrics and norms in one exchange: between processes each costs about a millisecond, whatever its size.
+    # Metrics and norms in one exchange: the smallest one takes half a millisecond between two processes.
     everything = ranks.shared([(own, part_norms(mine, sizes, len(own)))])
     for sums, leaks, _ in (one for theirs, _ in everything for one in theirs):
         for name, entries in sums.items():

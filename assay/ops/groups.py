@@ -47,7 +47,7 @@ def mean(value: Tensor, groups: Groups) -> Tensor:
     share = groups.share.to(value.dtype)
     weight = total(share, groups)
     found = (total(value * share, groups) / torch.where(weight > 0, weight, 1.0))[groups.index]
-    return inside(found, value, groups)
+    return inside(found, *extremes(value, groups))
 
 
 def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
@@ -55,7 +55,7 @@ def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
     share = groups.share.to(value.dtype)
     others = total(share, groups)[groups.index] - 1
     rest = total(value * share, groups)[groups.index] - value
-    return torch.where(others > 0.5, inside(rest / others.clamp(min=1), value, groups), 0.0)
+    return torch.where(others > 0.5, inside(rest / others.clamp(min=1), *extremes(value, groups)), 0.0)
 
 
 def deviation(value: Tensor, groups: Groups) -> Tensor:
@@ -73,8 +73,10 @@ def differs(value: Tensor, groups: Groups) -> Tensor:
 
 
 def extremes(value: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-    """Returns the smallest and the largest value of each row's group, [B] each; inf and -inf if the group has none."""
-    there = groups.share > 0
+    """Returns the smallest and the largest value of each row's group, [B] each, without gradient; inf and -inf if the
+    group has none.
+    """
+    there, value = groups.share > 0, value.detach()
     largest, smallest = (
         value.new_full((groups.num,), -torch.inf).scatter_reduce(0, groups.index, one, "amax")[groups.index]
         for one in (torch.where(there, value, -torch.inf), torch.where(there, -value, -torch.inf))
@@ -82,14 +84,14 @@ def extremes(value: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
     return -smallest, largest
 
 
-def inside(mean: Tensor, value: Tensor, groups: Groups) -> Tensor:
-    """Returns a mean of each row's group, [B], moved into the range of the group's values, which rounding may leave.
+def inside(mean: Tensor, smallest: Tensor, largest: Tensor) -> Tensor:
+    """Returns a mean moved into the range of its values, which rounding may leave; with its gradient. As it is if the
+    range is empty.
 
     Otherwise equal values would differ from their mean, and a division by their deviation make that an advantage.
     """
-    smallest, largest = extremes(value.detach(), groups)
-    outside = ((mean < smallest) | (mean > largest)) & (smallest <= largest)
-    return torch.where(outside, mean.detach().clamp(smallest, largest), mean)
+    moved = mean.detach().clamp(smallest, largest) - mean.detach()
+    return torch.where((moved != 0) & (smallest <= largest), mean + moved, mean)
 
 
 def row_groups(experience: Experience) -> Groups:

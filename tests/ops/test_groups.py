@@ -145,9 +145,12 @@ def test_the_mean_of_equal_values_is_exactly_that_value(value: float, dtype: tor
         assert (groups.deviation(same, found) == 0).all()
 
 
-def test_a_mean_keeps_its_gradient() -> None:
-    value = torch.tensor([0.1, 0.1, 0.1], requires_grad=True)
+@pytest.mark.parametrize("raised", [0.0, 1.0])
+def test_a_mean_keeps_its_gradient_where_values_are_equal_and_where_not(raised: float) -> None:
+    value = torch.full((3,), 1000.1, requires_grad=True)
     one = groups.groups_of(torch.zeros(3, dtype=torch.long), 3, value.device)
-    groups.mean(torch.cat([value[:2], value[2:] + 1.0]), one).sum().backward()
+    assert float(value.detach().sum() / 3) != float(value.detach()[0]), "rounding must matter, or nothing is shown"
+    found = groups.mean(value + raised * torch.tensor([0.0, 0.0, 1.0]), one)
+    found.sum().backward()
     assert value.grad is not None
-    assert value.grad.tolist() == [1.0, 1.0, 1.0]
+    assert value.grad.tolist() == pytest.approx([1.0, 1.0, 1.0])

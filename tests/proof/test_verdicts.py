@@ -335,6 +335,10 @@ def test_a_replication_has_other_seeds_and_leaves_the_verdict_as_it_is(
     assert written.read_bytes() == before
     assert cli.main(["claim", "rloo", "--replicate", *places]) == 0
     assert capsys.readouterr().out.count("holds") == 2
+    with monkeypatch.context() as late:
+        late.setattr(verdicts, "measure", lambda *args, **settings: None)
+        assert cli.main(["claim", "rloo", "--replicate", "--budget", "1", *places]) == 0
+        assert "unfinished" in capsys.readouterr().out, "what the budget left out is said"
     other = replace(CLAIM, ours=one_in_ten, theirs=lambda seed: 1.0 + one_in_ten(seed))
     turned = replace(catalogue.methods()["rloo"], claims=(other,))
     monkeypatch.setattr(catalogue, "methods", lambda: {"rloo": turned})

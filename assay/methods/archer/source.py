@@ -16,7 +16,7 @@ from assay.core.slots import Scene, Source, Task
 from assay.core.spaces import Vocabulary
 from assay.methods.archer import turns
 from assay.ops import random
-from assay.parts.sources.replay import PLAIN, Replay, from_columns
+from assay.parts.sources.replay import PLAIN, Replay, check_warmup, from_columns
 from assay.playing.completions import complete
 from assay.playing.episodes import decided_again
 
@@ -37,6 +37,9 @@ class ReplaySequences(Source):
     batch: int = 64
     updates: int = 8
     warmup: int = 1
+
+    def __post_init__(self) -> None:
+        check_warmup(self.warmup, self.capacity)
 
     def init(self, scene: Scene) -> State:
         """Returns an empty buffer."""

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Credit, Scene
-from assay.ops import returns
+from assay.ops import groups, returns
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,6 @@ class RewardToGo(Credit):
         return experience.add({"advantage": to_go, "return": to_go})
 
 
-def inside(mean: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Returns the mean of the masked values, moved into their range, which rounding may leave; see `ops.groups`."""
-    low, high = torch.where(mask, value, torch.inf).amin(), torch.where(mask, value, -torch.inf).amax()
-    return torch.where(mask.any(), mean.clamp(low, high), mean)
-
-
 @dataclass(frozen=True)
 class Whiten(Credit):
     """advantage <- (advantage - mean) / (std + epsilon) over all decisions of the batch; place it after another
@@ -93,7 +86,8 @@ class Whiten(Credit):
         """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         count = mask.sum().clamp(min=1)
-        mean = inside((advantage * mask).sum() / count, advantage, mask)
+        low, high = torch.where(mask, advantage, torch.inf).amin(), torch.where(mask, advantage, -torch.inf).amax()
+        mean = groups.inside((advantage * mask).sum() / count, low, high)
         centred = (advantage - mean) * mask
         deviation = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
         return experience.add(

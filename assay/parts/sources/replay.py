@@ -29,11 +29,7 @@ class Replay(Source):
     warmup: int = 1_000
 
     def __post_init__(self) -> None:
-        if 0 < self.capacity < self.warmup:
-            raise AssayError(
-                f"source.warmup is {self.warmup}, more than the replay buffer holds (capacity {self.capacity}): "
-                "nothing would be trained. Raise source.capacity, or lower source.warmup"
-            )
+        check_warmup(self.warmup, self.capacity)
 
     def init(self, scene: Scene) -> State:
         """Returns an empty buffer; its tensors are allocated when the first transitions arrive, and grow to the
@@ -81,6 +77,15 @@ class Replay(Source):
         data.
         """
         return min(self.capacity, max(1024, 1 << (needed - 1).bit_length()))
+
+
+def check_warmup(warmup: int, capacity: int) -> None:
+    """Refuses a buffer that never holds what it waits for; a capacity below 1 is refused elsewhere."""
+    if 0 < capacity < warmup:
+        raise AssayError(
+            f"source.warmup is {warmup}, more than the replay buffer holds (capacity {capacity}): nothing would be "
+            "trained. Raise source.capacity, or lower source.warmup"
+        )
 
 
 PLAIN = ("action", "mask", "logp", "reward", "terminal", "truncated")
