@@ -84,6 +84,13 @@ def extremes(value: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
     return -smallest, largest
 
 
+def range_of(value: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the smallest and the largest of the values that are `there`, without gradient; inf and -inf if none is."""
+    held = value.detach()[there]
+    end = held.new_full((1,), torch.inf)
+    return torch.cat([held, end]).min(), torch.cat([held, -end]).max()
+
+
 def inside(mean: Tensor, smallest: Tensor, largest: Tensor) -> Tensor:
     """Returns a mean moved into the range of its values, which rounding may leave; with its gradient. As it is if the
     range is empty.

@@ -154,3 +154,10 @@ def test_a_mean_keeps_its_gradient_where_values_are_equal_and_where_not(raised: 
     found.sum().backward()
     assert value.grad is not None
     assert value.grad.tolist() == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_the_range_of_nothing_leaves_a_mean_as_it_is() -> None:
+    for num in (0, 2):
+        low, high = groups.range_of(torch.zeros(num), torch.zeros(num, dtype=torch.bool))
+        assert float(groups.inside(torch.tensor(0.3), low, high)) == pytest.approx(0.3)
+    assert groups.range_of(torch.tensor([3.0, 1.0, 9.0]), torch.tensor([True, True, False])) == (1.0, 3.0)

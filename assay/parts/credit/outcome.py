@@ -61,7 +61,8 @@ class BatchMean(RowStatistic):
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the batch mean for every row."""
         share = groups.row_groups(experience).share.to(outcome_B.dtype)
-        return ((outcome_B * share).sum() / share.sum().clamp(min=1)).expand_as(outcome_B)
+        mean = (outcome_B * share).sum() / share.sum().clamp(min=1)
+        return groups.inside(mean, *groups.range_of(outcome_B, share > 0)).expand_as(outcome_B)
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,7 @@ class Whiten(Credit):
         """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         count = mask.sum().clamp(min=1)
-        low, high = torch.where(mask, advantage, torch.inf).amin(), torch.where(mask, advantage, -torch.inf).amax()
-        mean = groups.inside((advantage * mask).sum() / count, low, high)
+        mean = groups.inside((advantage * mask).sum() / count, *groups.range_of(advantage, mask))
         centred = (advantage - mean) * mask
         deviation = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
         return experience.add(
