@@ -85,10 +85,12 @@ def extremes(value: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
 
 
 def range_of(value: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the smallest and the largest of the values that are `there`, without gradient; inf and -inf if none is."""
-    held = value.detach()[there]
-    end = held.new_full((1,), torch.inf)
-    return torch.cat([held, end]).min(), torch.cat([held, -end]).max()
+    """Returns the smallest and the largest of the values that are `there`, without gradient; inf and -inf if there are
+    none.
+    """
+    value, end = value.detach(), value.new_full((1,), torch.inf)  # the end: of no values there is no minimum
+    low, high = torch.where(there, value, torch.inf), torch.where(there, value, -torch.inf)
+    return torch.cat([low.reshape(-1), end]).min(), torch.cat([high.reshape(-1), -end]).max()
 
 
 def inside(mean: Tensor, smallest: Tensor, largest: Tensor) -> Tensor:
