@@ -119,6 +119,8 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     evaluate.add_argument("--task", help="another task or file to score on; all rows of one file are held out")
     evaluate.add_argument("--passk", metavar="K,K", help="also pass@k for these k, unbiased, from --samples answers")
     evaluate.add_argument("--majority", action="store_true", help="also the score of the majority of --samples answers")
+    text = "also how often N judgements with their scores summed put the best response first (a judge's prompts)"
+    evaluate.add_argument("--votes", type=int, metavar="N", help=text)
     evaluate.add_argument("--out", type=Path, metavar="FILE", help="write one JSON line per prompt: answers and scores")
     text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
     evaluate.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)

@@ -12,6 +12,8 @@ import numpy as np
 
 from assay.core import store
 from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.core.settings import settings
 from assay.core.slots import Task, TextTask
 from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
@@ -27,9 +29,11 @@ from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.ranges import range_of
 from assay.runs.run import load, loaded
 from assay.tasks.language.arithmetic import final_answer
+from assay.tasks.language.judging import scores_in
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import Rows, TextFile
+from assay.tasks.language.votes import Vote, listed, reordered, sampled
 
 MOST_VIDEOS = 100
 
@@ -53,14 +57,22 @@ def evaluate(options: argparse.Namespace) -> int:
         raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
     plan = plan_of(options.folder, accept_changed_code=options.accept_changed_code)
     task = plan.task if options.task is None else other_task(plan, options.task)
+    if options.votes:
+        if not isinstance(task, PromptTask):
+            raise AssayError(f"--votes needs prompts that show responses; '{task.name}' has none. Remove it.")
+        reordered(task.items.item(0, 1), range(len(listed(task.items.item(0, 1)))))  # refuses what a vote cannot show
     if (ks or options.majority) and not isinstance(task, TextTask):
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
-    found, step = scored(options, plan, task)
+    loop = loaded(plan, options.folder, options.checkpoint)
+    policy, step = tempered(options, plan, loop.policy), loop.step
+    found = scored(options, task, policy, loop.reference)
     films = filmed(options, plan)
     estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=range_of(task))
     extra = {f"pass@{k}": one for k, one in zip(ks, passed(found, ks), strict=True)} if ks else {}
     if options.majority:
         extra[f"majority@{options.samples}"] = voted(task, found)
+    if options.votes and isinstance(task, PromptTask):
+        extra[f"vote@{options.votes}"], found.more["readable"] = summed(options.votes, plan, task, policy, found.labels)
     if options.out is not None:
         write_rows(options.out, found)
     if options.json:
@@ -116,7 +128,7 @@ def evaluate_reward(options: argparse.Namespace) -> int:
 
 def checked_ks(options: argparse.Namespace) -> list[int]:
     """Returns the k of --passk; refuses numbers out of range."""
-    for name in ("starts", "samples"):
+    for name in ("starts", "samples", "votes"):
         if (number := vars(options)[name]) is not None and not 1 <= number <= MOST_STARTS:
             rule = "at least 1" if number < 1 else f"at most {MOST_STARTS:,}"
             raise AssayError(f"--{name} is {number}. Use {rule}.")
@@ -124,8 +136,9 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
         raise AssayError(f"--video is {options.video}. Use a number of episodes from 0 to {MOST_VIDEOS}.")
     if options.out is not None:
         store.check_target(options.out, "--out ")
-    if options.greedy and (options.passk or options.majority or options.temperature is not None):
-        raise AssayError("--greedy always gives the same answer. Remove it, or --temperature, --passk and --majority.")
+    if options.greedy and (options.passk or options.majority or options.votes or options.temperature is not None):
+        others = "--temperature, --passk, --majority and --votes"
+        raise AssayError(f"--greedy always gives the same answer. Remove it, or {others}.")
     words = [] if options.passk is None else options.passk.split(",")
     if not all(word.strip().isdigit() and 1 <= int(word) <= options.samples for word in words):
         raise AssayError(
@@ -153,24 +166,24 @@ def all_held_out(task: Any) -> Any:
     return replace(task, items=replace(task.items, held_out=1.0)) if is_file else task
 
 
-def scored(options: argparse.Namespace, plan: Plan, task: Task) -> tuple[Scored, int]:
-    """Returns the policy's scores on a task, and the step of its checkpoint."""
-    loop = loaded(plan, options.folder, options.checkpoint)
-    policy, step = loop.policy, loop.step
-    if options.temperature is not None:
-        if not isinstance(policy, Decodes):
-            raise AssayError(
-                f"--temperature needs a policy over tokens; '{plan.recipe.name}' has none here. Remove it."
-            )
-        policy = Narrowing(options.temperature / temperature_of(plan.recipe.actor)).wrap(policy)
-    reference = loop.reference
+def tempered(options: argparse.Namespace, plan: Plan, policy: Any) -> Any:
+    """Returns the policy at the temperature of --temperature."""
+    if options.temperature is None:
+        return policy
+    if not isinstance(policy, Decodes):
+        raise AssayError(f"--temperature needs a policy over tokens; '{plan.recipe.name}' has none here. Remove it.")
+    return Narrowing(options.temperature / temperature_of(plan.recipe.actor)).wrap(policy)
+
+
+def scored(options: argparse.Namespace, task: Task, policy: Any, reference: Any) -> Scored:
+    """Returns the policy's scores on a task."""
     greedy, samples = True if options.greedy else None, options.samples
     found = evaluation.evaluate(policy, task, num=options.starts, samples=samples, greedy=greedy, reference=reference)
     values = found.values.reshape(-1, 1 if isinstance(task, PairsTask) else samples)
     labels = evaluation.labels(task, len(values))
     texts = task.texts(found.played, 1) if found.played is not None and isinstance(task, TextTask) else []
     rows = [texts[k : k + samples] for k in range(0, len(texts), samples)]
-    return Scored(values, labels, found.more, rows), step
+    return Scored(values, labels, found.more, rows)
 
 
 def passed(found: Scored, ks: list[int]) -> tuple[Estimate, ...]:
@@ -199,6 +212,23 @@ def voted(task: Task, found: Scored) -> Estimate:
         right = [answer for answer, value in zip(answers, values, strict=True) if value >= 1 and answer is not None]
         shares.append(majority_at_k(answers, right[0]) if right else 0.0)
     return cluster_interval(shares, found.labels, bounds=(0.0, 1.0))
+
+
+def summed(samples: int, plan: Plan, task: PromptTask, policy: Any, labels: np.ndarray) -> tuple[Estimate, float]:
+    """Returns how often the sums of so many judgements put the best response first, and the share of judgements that
+    can be read.
+    """
+    marks = [str(value) for path, value in settings(plan.recipe).items() if path[0] == "rewards" and path[-1] == "mark"]
+    vote, judged = Vote(samples, mark=next(iter(marks), Vote.mark)), sampled(task, policy, Draw(0, (7,)))
+    said = list[str]()
+
+    def write(*asked: Any) -> list[str]:
+        said.extend(judged(*asked))
+        return said
+
+    right = vote.right(task, write, range(len(labels)), Draw(0, (10,)))
+    readable = float(np.mean([scores_in(one, vote.mark) is not None for one in said]))
+    return cluster_interval(right, labels, bounds=(0.0, 1.0)), readable
 
 
 def write_rows(path: Path, found: Scored) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,18 @@ from typing import Any
 import pytest
 
 import benchmarks.__main__ as command
-from benchmarks import arms, cadence, coverage, one_gpu, ranks, real_model, sequential_power, thresholds, weights
+from benchmarks import (
+    arms,
+    cadence,
+    coverage,
+    one_gpu,
+    ranks,
+    real_model,
+    real_model_page,
+    sequential_power,
+    thresholds,
+    weights,
+)
 
 FOLDER = Path(arms.__file__).parent
 MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("__"))
@@ -122,27 +134,52 @@ def test_every_benchmark_is_run_somewhere() -> None:
     assert [name for name in alone if f"{name}.main(" not in said and f"{name}.measure(" not in said] == []
 
 
+def answer(task: str, numbers: list[int], prompt: str) -> str:
+    """The right answer to a question of the real model's tasks, worked out apart from them."""
+    if task == "reversal":
+        return ", ".join(prompt.split(": ")[1].split(". ")[0].split(", ")[::-1])
+    if task == "later":
+        hours, minutes = divmod(numbers[0] + 60 * numbers[1] + numbers[2], 60)
+        return f"{hours}:{minutes:02d}"
+    if task == "sequence":
+        return str(2 * numbers[-1] - numbers[-2])
+    worked = {"sorting": sorted(numbers), "subtraction": [2 * numbers[0] - sum(numbers)]}
+    return ", ".join(map(str, worked.get(task, [sum(numbers)])))
+
+
 def test_real_model_writes_answers_and_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The runs themselves are those of tests of pretrained models; here the tasks, the order and the table."""
-    for task in real_model.TASKS:
+    for task in real_model.QUESTIONS:
         lines = real_model.problems(task, tmp_path / f"{task}.jsonl", 50).read_text().splitlines()
-        rows = [json.loads(line) for line in lines]
-        numbers = [[int(one) for one in real_model.NUMBER.findall(row["prompt"])] for row in rows]
-        made = [sum(some) if task == "addition" else some[0] - some[1] for some in numbers]
-        assert made == [int(row["answer"]) for row in rows]
+        for row in map(json.loads, lines):
+            numbers = [int(one) for one in re.findall(r"\d+", row["prompt"])]
+            assert row["answer"] == answer(task, numbers, row["prompt"]), row
+            assert real_model.states(f"It is {row['answer']}.", row["answer"])
+            assert not real_model.states("It is 1000.", row["answer"])
     for seed, score in ((0, 0.5), (1, 0.7)):
         folder = tmp_path / f"grpo-addition-{seed}"
         folder.mkdir()
         facts = {"method": "grpo", "task": "addition", "seconds": 1.0}
         facts |= {"start": 0.0, "start_content": 0.1, "strict": score, "content": score}
         (folder / "result.json").write_text(json.dumps(facts))
-    monkeypatch.setattr(sys, "argv", ["real_model", "MODEL", "--seeds", "1", "--budget", "0", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["real_model", "MODEL", "--seeds", "0", "--budget", "0", "--out", str(tmp_path)])
     real_model.main()
     (row,) = json.loads(capsys.readouterr().out)
     assert row["seeds"] == 2
     assert row["strict"]["value"] == pytest.approx(0.6)
+
+
+def test_the_tables_of_the_real_model_are_those_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    page, runs = tmp_path / "page.md", tmp_path / "runs.json"
+    page.write_text(real_model_page.PAGE.read_text())
+    runs.write_text(real_model_page.RUNS.read_text())
+    monkeypatch.setattr(real_model_page, "RUNS", runs)
+    assert real_model_page.main([], page) == 0
+    assert page.read_text() == real_model_page.PAGE.read_text()
+    assert (tmp_path / "real_model.png").stat().st_size > 10_000
 
 
 def test_the_shares_of_a_run_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,14 @@ from assay.claims import Edit, Exact, Measured, Method, probes, same_gradient
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw
 from assay.methods.spct_grm import claims
-from assay.methods.spct_grm.parts import RightRanking, Vote, is_right, mapped_back
+from assay.methods.spct_grm.parts import RightRanking, is_right
 from assay.parts.aggregations import SequenceMean
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes
 from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.tasks.language.judging import judging
+from assay.tasks.language.votes import Vote, mapped_back
 
 
 def recipe(world: Defaults = LANGUAGE, kl: float = 0.08) -> Recipe:
@@ -68,7 +70,7 @@ METHOD = Method(
         Exact("figure 3 sums to (17, 25), filtered to (5, 13); a loud judgement outvotes two",
               claims.vote_errors, equals=0.0),
         Exact("with a bias for the first place larger than the margin, in orders of their own 256 judgements are right",
-              lambda: claims.accuracy(256, claims.biased, 16, Draw(3)), at_least=0.9),
+              lambda: float(Vote(256).right(judging(), claims.biased, range(16), Draw(3)).mean()), at_least=0.9),
         Measured("pair accuracy of 32 summed judgements is at least 0.03 above that of one", "",
                  lambda seed: claims.gain_of_vote(recipe(), seed), 0.03, seeds=5, minutes=3.0),
     ),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +12,9 @@ from assay import recipes
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
-from assay.methods.spct_grm.parts import Vote, Write
 from assay.tasks.language.judging import ERRORS, judging
 from assay.tasks.language.prompts import Item
+from assay.tasks.language.votes import Vote, sampled
 
 FIGURE = [(1, 5), (5, 6), (4, 8), (7, 6)]
 """Four judgements of two responses, from the paper's figure 3."""
@@ -61,24 +59,11 @@ def biased(prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray) -> l
     return found
 
 
-def accuracy(samples: int, write: Write, num: int, draw: Draw) -> float:
-    """Share of held-out pairs whose better response a vote of so many judgements puts first."""
-    task, starts = judging(), list(range(num))
-    found = Vote(samples).choices(task, write, starts, draw)
-    right = [int(item.answer) for item in task.items_of(np.asarray(starts), 1)]
-    return float(np.mean([one == other for one, other in zip(found, right, strict=True)]))
-
-
-def written(actor: Any, draw: Draw, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray) -> list[str]:
-    """Judgements sampled from a policy."""
-    return judging().completions(judging().play_prompts(actor, prompts, starts, samples, draw, split=1))
-
-
 def gain_of_vote(recipe: Recipe, seed: int, warm: int = 100, steps: int = 10, num: int = 128) -> float:
     """Pair accuracy of 32 sampled judgements minus that of one, both with shuffled responses, of a judge after `warm`
     supervised steps and `steps` of the recipe.
     """
     first = probes.trained(recipes.sft(), judging(), seed, warm).actor
-    write = partial(written, probes.trained(recipe, judging(), seed, steps, first).actor, Draw(seed, (3,)))
-    many, one = (accuracy(samples, write, num, Draw(seed, (4,))) for samples in (32, 1))
-    return many - one
+    write = sampled(judging(), probes.trained(recipe, judging(), seed, steps, first).actor, Draw(seed, (3,)))
+    many, one = (Vote(samples).right(judging(), write, range(num), Draw(seed, (4,))).mean() for samples in (32, 1))
+    return float(many - one)

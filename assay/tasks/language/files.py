@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.tasks.language.preferences import PairsTask, preferences
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.rows import first_columns
-from assay.tasks.language.textfile import textfile, together
+from assay.tasks.language.textfile import BEST, textfile, together
 
 SUFFIXES = (".jsonl", ".json")
 FORMATS = "TRAIN.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3,TEST.jsonl"
@@ -81,6 +81,8 @@ def task_of_file(path: str, needs_answers: bool = True) -> PromptTask | PairsTas
     columns = first_columns(path)
     if "chosen" in columns:
         return preferences(path)
+    if {"responses", BEST} <= columns and "answer" not in columns:
+        return textfile(path, ("prompt", BEST))
     if not needs_answers and "answer" not in columns and columns & {"prompt", "question"}:
         return textfile(path, ("prompt" if "prompt" in columns else "question", ""))
     if "completion" in columns and columns & {"label", "score"} and "answer" not in columns:

@@ -27,6 +27,18 @@ def scores_in(completion: str, mark: str = ":") -> list[int] | None:
     return [int(one) for one in said.split(",")] if SCORES.fullmatch(said) else None
 
 
+def ranked(item: Item, completion: str) -> Outcome:
+    """Returns 1 if the response that the answer numbers alone has the highest score, an equal share if others have it
+    too (a coin is tossed), else 0; a fault unless each response of the fact `responses` has a score.
+    """
+    scores, responses = scores_in(completion), item.facts["responses"]
+    assert isinstance(responses, Sequence), "files and tasks of responses are checked when they are made"
+    if scores is None or len(scores) != len(responses):
+        return PolicyFault("not one score for each response")
+    first = [place for place, score in enumerate(scores, 1) if score == max(scores)]
+    return Score((int(item.answer) in first) / len(first))
+
+
 @dataclass(frozen=True)
 class Judging:
     """Responses of `level` steps; the numbers of their errors differ by `gap` (0: by any number).
@@ -57,25 +69,15 @@ class Judging:
         high = 2 + words[-2] % (TOP - 1)
         low = 1 + words[-1] % (high - 1)
         shown, best = (f"{high},{low}", "1") if first < second else (f"{low},{high}", "2")
-        return "|".join(sorted(responses)), Item(self.asked(responses), best, shown, {"responses": responses})
-
-    def asked(self, responses: Sequence[str]) -> str:
-        """Returns the prompt that shows the responses in this order."""
-        return f"{'|'.join(responses)}="
+        return "|".join(sorted(responses)), Item(f"{'|'.join(responses)}=", best, shown, {"responses": responses})
 
     def item(self, ordinal: int, split: int) -> Item:
         """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """Returns 1 if the better response alone has the highest score, 1/2 if both have it (a coin is tossed), else
-        0.
-        """
-        scores = scores_in(completion)
-        if scores is None or len(scores) != 2:
-            return PolicyFault("not two scores")
-        best = int(item.answer) - 1
-        return Score(0.5 * ((scores[best] > scores[1 - best]) + (scores[best] >= scores[1 - best])))
+        """Returns the score of `ranked`."""
+        return ranked(item, completion)
 
 
 def judging(level: int = 4, gap: int = 0) -> PromptTask:

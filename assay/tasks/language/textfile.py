@@ -21,9 +21,12 @@ from assay.ops import random
 from assay.playing import text
 from assay.playing.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
+from assay.tasks.language.judging import ranked, scores_in
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
 from assay.tasks.language.rows import Row, question_and_answer, rows_of
 
+BEST = "best"
+"""The field that makes a file one of judgements: the number of the best of its `responses`, from 1."""
 MAX_PROMPT = 1 << 17
 """Longest prompt of a file, in bytes; with a pretrained model, its own limit applies too."""
 
@@ -37,6 +40,7 @@ class Rows:
 
     in_order: bool
     worked: bool
+    judged: bool
 
     @property
     def splits(self) -> tuple[list[Item], list[Item]]:
@@ -117,7 +121,9 @@ class Rows:
         return self.source_names.index(str(self.item(start, 0).facts["source"]))
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """Returns 1 for the answer, 0 for all else."""
+        """Returns 1 for the answer, 0 for all else; what `ranked` says in a file of judgements."""
+        if self.judged:
+            return ranked(item, completion)
         given = final_answer(completion)
         if not given:
             return PolicyFault("several final answers" if given is None else "no answer")
@@ -131,6 +137,10 @@ class Rows:
 
     def stated(self, completion: str) -> str | None:
         """Returns the answer that a completion states, in one spelling, for votes; None if it states no one answer."""
+        if self.judged:
+            scores = scores_in(completion) or []
+            first = [place for place, score in enumerate(scores, 1) if score == max(scores)]
+            return str(first[0]) if len(first) == 1 else None
         given = final_answer(completion)
         numbers = stated_numbers(given) if given and self.worked else []
         if not given or (self.worked and not numbers):
@@ -148,6 +158,7 @@ class TextFile(Rows):
     text, or the same number if both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
     In a file of worked numbers (GSM8K: every answer ends in "####" and a plain number) what counts is the one number
     after "####", or the last one of a completion without that mark: "#### $18" and "She makes 18 dollars." are 18.
+    In a file of judgements (fields `responses` and `best`) a completion scores each response; see `judging.ranked`.
     """
 
     path: str
@@ -157,6 +168,7 @@ class TextFile(Rows):
     rows: tuple[Item, ...] = field(repr=False, compare=False)
     worked: bool = False
     in_order: bool = False
+    judged: bool = False
 
     @property
     def names(self) -> str:
@@ -190,6 +202,11 @@ class Files(Rows):
     def worked(self) -> bool:  # type: ignore[override]
         """Returns whether all files have worked numbers."""
         return all(file.worked for file in (*self.train, *([self.test] if self.test else [])))
+
+    @property
+    def judged(self) -> bool:  # type: ignore[override]
+        """Returns whether these are files of judgements; `together` refuses a mixture."""
+        return self.train[0].judged
 
     @property
     def names(self) -> str:
@@ -232,6 +249,8 @@ def together(train: Sequence[PromptTask], test: PromptTask | None, weights: Sequ
     tested = None if test is None else test.items
     assert all(isinstance(file, TextFile) for file in files)
     assert tested is None or isinstance(tested, TextFile)
+    if len({file.judged for file in (*files, *([tested] if tested else [])) if isinstance(file, TextFile)}) > 1:
+        raise AssayError("some of the files have judgements ('responses' and 'best'), others answers. Use one kind")
     sourced = tuple(with_source(file) if several else file for file in files if isinstance(file, TextFile))
     if tested is not None:
         known = {alike(item.prompt): file.path for file in sourced for item in file.rows}
@@ -332,23 +351,39 @@ def textfile(
 
     Warns how many prompts contain their answer. The horizon follows the longest prompt of the file; `max_tokens` 0
     means 256, or as many as the longest demonstration needs. Files called train or test are named with their folder.
-    With "" as the second column, rows have prompts alone, and only a scorer can reward completions.
+    With "" as the second column, rows have prompts alone, and only a scorer can reward completions; with "best" they
+    are judgements.
     """
     rows, digest = rows_of(path, question_and_answer(columns), (*columns, "tools"))
     longest, items = longest_prompt(rows, tokenizer, max_prompt), []
+    judged = columns[1] == BEST
     for row in rows:
         answer = final_answer(row.fields[1])
         if not answer and columns[1]:
             raise AssayError(f"{row.where}: '{columns[1]}' must have one text after '####', or no '####' at all")
-        items.append(Item(row.fields[0], answer or "", row.fields[2], row.others, row.where))
-    leaks = sum(is_word_in(item.answer, item.prompt) for item in items if item.answer)
+        shown = judgement(row) if judged else row.fields[2]
+        items.append(Item(row.fields[0], answer or "", shown, row.others, row.where))
+    leaks = 0 if judged else sum(is_word_in(item.answer, item.prompt) for item in items if item.answer)
     if leaks:
         warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)
     worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)
-    source = TextFile(path, digest, held_out, seed, tuple(items), worked)
+    source = TextFile(path, digest, held_out, seed, tuple(items), worked, judged=judged)
     pairs = [(item.demonstration, item.where) for item in items]
     needed = longest_of(pairs, each(lambda words: len(tokenizer.encode(words))))[0] + 1
     return PromptTask(name_of(Path(path)), source, tokenizer, longest, max_tokens or max(256, needed))
+
+
+def judgement(row: Row) -> str:
+    """Returns scores that put the best response of a row first: 2 for it and 1 for the others; AssayError if `best` is
+    not the number of one of at least two `responses`.
+    """
+    responses, best = row.others.get("responses"), row.fields[1]
+    if not isinstance(responses, list) or len(responses) < 2 or not all(isinstance(one, str) for one in responses):
+        raise AssayError(f"{row.where}: 'responses' must be a list of at least two texts")
+    numbers = [str(place) for place in range(1, len(responses) + 1)]
+    if best not in numbers:
+        raise AssayError(f"{row.where}: 'best' is {best}. It must be the number of a response, 1 to {len(responses)}")
+    return ",".join("2" if number == best else "1" for number in numbers)
 
 
 def name_of(path: Path) -> str:
