@@ -21,6 +21,7 @@ from assay.engine.dcp import export_weights
 from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
 from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.models.exported import export_policy
+from assay.playing import text
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
@@ -228,6 +229,12 @@ def summed(samples: int, plan: Plan, task: PromptTask, policy: Any, labels: np.n
 
     right = vote.right(task, write, range(len(labels)), Draw(0, (10,)))
     readable = float(np.mean([scores_in(one, vote.mark) is not None for one in said]))
+    if not readable:
+        example = text.escaped(said[0], 60)
+        raise AssayError(
+            f"none of the {len(said):,} judgements has scores such as 7,3 (the first is '{example}'), so that there is "
+            "nothing to sum. Train the judge first: assay train sft --task FILE"
+        )
     return cluster_interval(right, labels, bounds=(0.0, 1.0)), readable
 
 

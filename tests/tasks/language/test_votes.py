@@ -147,13 +147,16 @@ def test_judgements_and_answers_do_not_mix(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- the command
 def test_a_judge_is_trained_on_a_file_and_votes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, out = written(tmp_path / "judged.jsonl", rows_of(60)), tmp_path / "run"
-    small = ["--set", "actor.width=16", "--set", "actor.layers=1", "--set", "num_starts=4", "--max-tokens", "6"]
-    assert main(["train", "spct-grm", "--task", task, "--steps", "1", "--warmup", "1", "--out", str(out), *small]) == 0
+    small = ["--set", "actor.width=32", "--set", "actor.layers=1", "--set", "num_starts=4", "--max-tokens", "6"]
+    small += ["--steps", "1", "--warmup", "150"]
+    assert main(["train", "spct-grm", "--task", task, "--out", str(out), *small]) == 0
     capsys.readouterr()
     assert main(["evaluate", str(out), "--votes", "3", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert 0.0 <= facts["vote@3"]["low"] <= facts["vote@3"]["value"] <= facts["vote@3"]["high"] <= 1.0
     assert facts["vote@3"]["count"] == facts["count"]
-    assert 0.0 <= facts["readable"] <= 1.0
+    assert 0.0 < facts["readable"] <= 1.0
     assert main(["evaluate", str(out), "--votes", "3", "--greedy"]) == 2
     assert "--greedy always gives the same answer" in capsys.readouterr().err
+    assert main(["evaluate", str(out), "--votes", "1", "--starts", "1", "--temperature", "100"]) == 2
+    assert "has scores such as 7,3" in capsys.readouterr().err
