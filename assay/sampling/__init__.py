@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,11 +41,23 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     weight = stack.weight
     size = 2 * stack.num_layers * page * stack.num_key_heads * stack.head_size * weight.element_size()
     needed = 1 + sum(-(-len(prompt) // page) for prompt in prompts) + sum(repeats) * (-(-longest // page) + 1)
-    # Not more than is needed, because the update shares the memory; not more than is free, because rows can wait.
     room = int(SHARE * torch.cuda.mem_get_info(weight.device)[0] / size)
-    made = Sampler(stack, rows=rows, pages=max(8, min(needed, room)), longest=reach, page=page)
+    made = Sampler(stack, rows=rows, pages=pages_of(needed, room), longest=reach, page=page)
     actor.sampler.held = made
     return made
+
+
+def pages_of(needed: int, room: int) -> int:
+    """Returns the pages of a sampler: not more than are needed, because the update shares the memory; not more than
+    there is room for, because rows can wait. Warns of the second, since rows in other company have other last bits.
+    """
+    if room < needed:
+        warnings.warn(
+            f"GPU memory is short: the sampler has {max(8, room):,} of {needed:,} pages, so rows wait for one another. "
+            "With more free memory this run would be faster, and its samples could differ",
+            stacklevel=3,
+        )
+    return max(8, min(needed, room))
 
 
 def fits_kernels(stack: Stack) -> bool:
