@@ -23,7 +23,7 @@ def blocks(kind: str) -> list[str]:
 
 def test_every_row_of_the_documentation_is_read(tmp_path: Path) -> None:
     rows = [line for block in blocks("json") for line in block.splitlines()]
-    assert len(rows) == 7
+    assert len(rows) == 8
     for row in rows:
         (tmp_path / "a.jsonl").write_text(row)
         task: Any = task_of_file(str(tmp_path / "a.jsonl"))
