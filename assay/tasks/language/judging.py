@@ -27,6 +27,11 @@ def scores_in(completion: str, mark: str = ":") -> list[int] | None:
     return [int(one) for one in said.split(",")] if SCORES.fullmatch(said) else None
 
 
+def leading(scores: Sequence[int]) -> list[int]:
+    """Returns the numbers, from 1, of the responses with the highest score; of no scores none."""
+    return [place for place, score in enumerate(scores, 1) if score == max(scores)]
+
+
 def ranked(item: Item, completion: str) -> Outcome:
     """Returns 1 if the response that the answer numbers alone has the highest score, an equal share if others have it
     too (a coin is tossed), else 0; a fault unless each response of the fact `responses` has a score.
@@ -35,7 +40,7 @@ def ranked(item: Item, completion: str) -> Outcome:
     assert isinstance(responses, Sequence), "files and tasks of responses are checked when they are made"
     if scores is None or len(scores) != len(responses):
         return PolicyFault("not one score for each response")
-    first = [place for place, score in enumerate(scores, 1) if score == max(scores)]
+    first = leading(scores)
     return Score((int(item.answer) in first) / len(first))
 
 

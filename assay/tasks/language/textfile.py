@@ -21,7 +21,7 @@ from assay.ops import random
 from assay.playing import text
 from assay.playing.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
-from assay.tasks.language.judging import ranked, scores_in
+from assay.tasks.language.judging import leading, ranked, scores_in
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
 from assay.tasks.language.rows import Row, question_and_answer, rows_of
 
@@ -138,8 +138,7 @@ class Rows:
     def stated(self, completion: str) -> str | None:
         """Returns the answer that a completion states, in one spelling, for votes; None if it states no one answer."""
         if self.judged:
-            scores = scores_in(completion) or []
-            first = [place for place, score in enumerate(scores, 1) if score == max(scores)]
+            first = leading(scores_in(completion) or ())
             return str(first[0]) if len(first) == 1 else None
         given = final_answer(completion)
         numbers = stated_numbers(given) if given and self.worked else []

@@ -69,7 +69,6 @@ class Vote:
             found.append(1 + max(orders[0], key=total.__getitem__))
         return found
 
-
     def right(self, task: PromptTask, write: Write, starts: Sequence[int], draw: Draw, split: int = 1) -> np.ndarray:
         """Returns 1 for each start whose best response the vote puts first, else 0."""
         items = task.items_of(np.asarray(starts), split)
