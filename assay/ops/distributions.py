@@ -25,13 +25,22 @@ def check_temperature(temperature: float) -> None:
 
 
 def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:
-    """Returns the category whose interval of the cumulative distribution contains `uniform`; none of probability 0."""
+    """Returns the category whose interval of the cumulative distribution contains `uniform`; none of probability 0.
+
+    AssayError on the CPU if a row has no distribution; on a GPU that would wait for the device.
+    """
     cumulative = logits_NV.softmax(-1).cumsum(-1)
     # Scaling by the last entry makes the total exactly one, whatever the rounding of the sum.
     point = uniform_N.to(cumulative.dtype).unsqueeze(-1) * cumulative[..., -1:]
     found = torch.searchsorted(cumulative, point, right=True)
     # If rounding puts the point at the total, take the last possible category: the first to reach the total.
-    return torch.minimum(found, torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())).squeeze(-1)
+    chosen = torch.minimum(found, torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())).squeeze(-1)
+    if not chosen.is_cuda and bool((chosen == logits_NV.shape[-1]).any()):  # NaN is beyond every category
+        raise AssayError(
+            "the policy's logits are NaN or infinite, so that no action can be sampled. Look for such numbers in its "
+            "weights and in observations, or lower the learning rate"
+        )
+    return chosen
 
 
 def categorical_logp(logits: Tensor, action: Tensor) -> Tensor:

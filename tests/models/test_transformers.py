@@ -466,6 +466,16 @@ def test_a_tokenizer_that_cannot_write_the_task_is_refused(tmp_path: Path, paths
         with_model(addition(1), str(folder))
 
 
+def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    folder = save_qwen(tmp_path / "qwen")
+    network = transformers.Qwen2ForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        network.model.layers[0].mlp.up_proj.weight[0, 0] = torch.nan
+    network.save_pretrained(folder)
+    with pytest.raises(AssayError, match=r"are NaN or infinite: .*layers.0.mlp.up_proj.weight. Use an intact"):
+        build(folder, with_model(addition(1), folder))
+
+
 @pytest.mark.parametrize(
     "template", ["{{ bos_token }}hello", "{{ messages[0].content * 2 }}", "{{ raise_exception('no') }}"]
 )

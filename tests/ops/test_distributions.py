@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributions import Categorical, Independent, Normal
 
+from assay.core.errors import AssayError
 from assay.ops import distributions
 
 logit = st.one_of(st.floats(-8, 8), st.just(-math.inf), st.just(-1e9))
@@ -95,3 +96,9 @@ def test_nothing_of_probability_zero_is_drawn_at_either_end() -> None:
     for number in (0.0, 1.0 - 2.0**-24):
         drawn = distributions.categorical_sample(logits, torch.full((4000,), number))
         assert bool(((drawn >= 2) & (drawn < 5)).all())
+
+
+@pytest.mark.parametrize("row", [[math.nan, 0.0], [0.0, math.inf], [-math.inf, -math.inf]])
+def test_a_row_without_a_distribution_is_refused_and_no_category_beyond_the_last_is_drawn(row: list[float]) -> None:
+    with pytest.raises(AssayError, match="logits are NaN or infinite"):
+        distributions.categorical_sample(torch.tensor([[0.0, 1.0], row]), torch.tensor([0.5, 0.5]))

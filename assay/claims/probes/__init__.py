@@ -86,6 +86,7 @@ from assay.claims.probes.tensors import (
     distance,
     loss,
     slopes,
+    worst,
 )
 from assay.claims.probes.training import at_posterior, distance_from_posterior, trained, trained_table
 from assay.claims.probes.values import exact_values
@@ -181,4 +182,5 @@ __all__ = [
     "transitions",
     "verified",
     "witness",
+    "worst",
 ]

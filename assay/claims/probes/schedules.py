@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from assay.claims.probes.formulas import prepared
+from assay.claims.probes.tensors import distance, worst
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.spaces import Spec
@@ -47,7 +48,7 @@ def schedule_gap(
     `every` names the trained models and how often they move, `targets` the target networks as (model, rate, every):
     target <- target + rate * (model - target). Counted from update 0, at which all of them are due.
     """
-    past, worst = history(recipe, experience, spec, num), 0.0
+    past, gap = history(recipe, experience, spec, num), 0.0
     if set(past[0]) != {*every, *targets}:
         return float("inf")
     for update, (before, after) in enumerate(zip(past, past[1:], strict=False)):
@@ -56,8 +57,8 @@ def schedule_gap(
                 return float("inf")
         for name, (model, rate, often) in targets.items():
             moved = rate * (after[model] - before[name]) if update % often == 0 else 0.0 * before[name]
-            worst = max(worst, float((after[name] - before[name] - moved).abs().max()))
-    return worst
+            gap = worst(gap, float((after[name] - before[name] - moved).abs().max()))
+    return gap
 
 
 def hand_off_gap(recipe: Recipe, names: Sequence[str], spec: Spec) -> float:
@@ -69,7 +70,7 @@ def hand_off_gap(recipe: Recipe, names: Sequence[str], spec: Spec) -> float:
     for name in phase.recipe.copies:
         before.flats[name].values.add_(1.0)
     after.load(handed_on(phase, before), recipe)
-    return max(float((before.flats[name].values - after.flats[name].values).abs().max()) for name in names)
+    return worst(*(distance(before.flats[name].values, after.flats[name].values) for name in names))
 
 
 def handed_on(phase: Phase, engine: Engine) -> dict[str, Tensor]:

@@ -202,6 +202,11 @@ def distance(found: Tensor | Sequence[float], expected: Tensor | Sequence[float]
     return float((ours - theirs).abs().max().nan_to_num(torch.inf))
 
 
+def worst(*values: float) -> float:
+    """Returns the largest of several errors; infinite if one is not a number, which Python's `max` may pass over."""
+    return float(torch.tensor(values, dtype=torch.float64).nan_to_num(torch.inf, torch.inf, -torch.inf).max())
+
+
 def auc(value: Tensor, is_right: Tensor) -> float:
     """Returns P(a right row has a larger value than a wrong one), ties a half; 1/2 if all are right or all wrong."""
     right, wrong = value[is_right].unsqueeze(1), value[~is_right]

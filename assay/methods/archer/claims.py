@@ -79,7 +79,7 @@ def wrong_utterances(recipe: Recipe) -> float:
     wrong, depths, novel = float(len(batches) != 16), set(), 0
     for batch in batches:
         with torch.no_grad():
-            wrong += float(((actor.score(batch, frozenset()).logp - batch.logp) * batch.mask).abs().max() > 1e-4)
+            wrong += float(not ((actor.score(batch, frozenset()).logp - batch.logp) * batch.mask).abs().max() <= 1e-4)
         for row in range(len(batch)):
             first, said = int(batch.mask[row].nonzero()[0]), batch.action[row][batch.mask[row]].tolist()
             before = tuple(batch.action[row, :first].tolist())

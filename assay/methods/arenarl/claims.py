@@ -36,7 +36,7 @@ def gap_to_table(recipe: Recipe) -> float:
         for part in (*recipe.rewards[1:], *recipe.credit):
             record = part(record, ALONE)
         gaps.append((record.column("advantage")[:, 0] - torch.tensor(right)).abs().max())
-    return float(max(gaps))
+    return probes.worst(*map(float, gaps))
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
@@ -67,7 +67,7 @@ def spread_of_equals() -> float:
                 quality = torch.randint(levels, (num,), generator=draw) / 3
                 rank = torch.tensor(topology(num, judged(quality, torch.zeros(num, num))))
                 for one in quality.unique():
-                    worst = max(worst, float(rank[quality == one].max() - rank[quality == one].min()))
+                    worst = probes.worst(worst, float(rank[quality == one].max() - rank[quality == one].min()))
     return worst
 
 
@@ -86,7 +86,7 @@ def gap_of_an_upset() -> float:
         return [scores[pair] if pair in scores else scores[pair[::-1]][::-1] for pair in pairs]
 
     found = [*SeededElimination()(4, match), *RoundRobin()(4, judged(torch.tensor([1, 0, 0, 2]), torch.zeros(4, 4)))]
-    return max(abs(one - other) for one, other in zip(found, (0, 2, 1, 3, 1, 2.5, 2.5, 0), strict=True))
+    return probes.distance(found, (0, 2, 1, 3, 1, 2.5, 2.5, 0))
 
 
 def matches_beyond_two_each() -> int:

@@ -54,7 +54,7 @@ def wrong_chunks(recipe: Recipe, limit: int) -> float:
     with torch.no_grad():
         logp = actor.score(found, frozenset()).logp
     assert found.episode is not None
-    wrong, answers = float(((logp - found.logp) * found.mask).abs().max() > 1e-4), {}
+    wrong, answers = float(not ((logp - found.logp) * found.mask).abs().max() <= 1e-4), {}
     for episode in found.episode.unique().tolist():
         start, sample = divmod(episode, 8)
         prompt, answer = task.begin(np.array([start]), 0).context["tokens"][0].tolist(), list[int]()

@@ -96,7 +96,7 @@ def wrong_rehearsal(ours: Recipe) -> float:
     easy = set(task.prompts(np.arange(16), 0))
     columns = before["columns"]
     wrong = float(len(easy - solved) + len(solved) - len(easy) + abs(len(columns["mask"]) - 16))
-    wrong += float((columns["logp"][columns["mask"]] - np.log(0.1)).abs().max() > 1e-5)
+    wrong += float(not (columns["logp"][columns["mask"]] - np.log(0.1)).abs().max() <= 1e-5)
     wrong += float((columns["reward"].sum(1) - 1.0).abs().sum())
     loop = Loop(ours, task, seed=0, num_steps=2)
     loop.begin({"start": before})

@@ -31,7 +31,7 @@ def payoff_error(recipe: Recipe) -> float:
         group = probes.credited(recipe, probes.bandit_experience([0] * 8, rewards, torch.zeros(2)))
         size, p = group.column("advantage").abs().mean(), right / 8
         errors.append(abs(float(size) - 2.0 * sqrt(p * (1.0 - p) * 7 / 8)))
-    return max(errors)
+    return probes.worst(*errors)
 
 
 def drawn(recipe: Recipe, rounds: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ def distance_from_shares(recipe: Recipe) -> float:
         ]
         share = 1 / (1 + exp((bound[1] - bound[0]) / 0.1))
         starts, shares = drawn(recipe, rounds)
-        worst = max(worst, abs(shares[0] - share), abs(float((starts % 2 == 0).mean()) - share) - 0.025)
+        worst = probes.worst(worst, abs(shares[0] - share), abs(float((starts % 2 == 0).mean()) - share) - 0.025)
     return worst
 
 

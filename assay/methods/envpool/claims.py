@@ -55,12 +55,13 @@ def replay_gap() -> float:
         seeds = start[str(row)]["seeds"].numpy()
         context, over = alone.reset(seeds), torch.zeros(1, dtype=torch.bool)
         for time, action in enumerate(delayed.actions[row]):
-            gap = max(gap, float((context["observation"] - record.context["observation"][row, time]).abs().max()))
+            seen = record.context["observation"][row, time]
+            gap = probes.worst(gap, float((context["observation"] - seen).abs().max()))
             context, reward, terminal, truncated, _ = alone.step(action)
             told = torch.stack([reward.double() * ~over, (terminal & ~over).double(), (truncated & ~over).double()])
             kept = torch.stack([record.reward[row, time].double(), record.terminal[row, time].double(),
                                 record.truncated[row, time].double()])  # fmt: skip
-            gap, over = max(gap, float((told.squeeze(1) - kept).abs().max())), terminal | truncated
+            gap, over = probes.worst(gap, float((told.squeeze(1) - kept).abs().max())), terminal | truncated
     return gap
 
 

@@ -73,7 +73,7 @@ def paid(ours: Recipe, step: int) -> list[float]:
 def distance_from_formula(ours: Recipe) -> float:
     right, wrong = (0.5, 1 / 6, -1 / 6, -0.5), (0.0, 0.0, -1 / 6, -0.5)
     expected = [*(1.0 + 0.5 * one for one in right), *(0.5 * one for one in wrong), 0.0, 1.0, 0.0, 0.0]
-    return max(abs(one - other) for one, other in zip(paid(ours, step=20), expected, strict=True))
+    return probes.distance(list(paid(ours, step=20)), expected)
 
 
 def priority_gap(ours: Recipe) -> float:
@@ -98,7 +98,7 @@ def priority_gap(ours: Recipe) -> float:
     expected = np.array([1.0, 0.5, 0.1, 0.0]) / 1.6
     starts = np.concatenate([part(scene.given(draw=Draw(5, (time,))), state) for time in range(2)])
     drawn = np.bincount(starts % 4, minlength=4) / 2000
-    wrong = np.abs(part.shares(state) - expected).max() + max(0.0, np.abs(drawn - expected).max() - 0.03)
+    wrong = np.abs(part.shares(state) - expected).max() + probes.worst(0.0, np.abs(drawn - expected).max() - 0.03)
     state = part.init(scene)
     observe([0, 1, 2, 3, 0], [1.0] * 5)
     solved = np.abs(part.shares(state) - 0.25).max()

@@ -58,7 +58,7 @@ def score_error(spare: SpareToken) -> float:
     for row, answer in enumerate(said[:2]):
         told = [vocabulary.bos, *task.tokenizer.encode(task.items.item(row, 0).prompt), *task.tokenizer.encode(answer)]
         (logp,) = probes.decoded_logp(actor, [*told, vocabulary.eos], [vocabulary.size - 1])
-        error = max(error, abs(float(found[row]) - 0.1 * (float(logp) + 23.0)))
+        error = probes.worst(error, abs(float(found[row]) - 0.1 * (float(logp) + 23.0)))
     return error
 
 

@@ -80,7 +80,7 @@ def gap_of_push(recipe: Recipe) -> float:
         logits = torch.tensor([1.0 - think, think], dtype=torch.float64).log()
         push = probes.derivative(lambda one: (credit * one.log_softmax(-1)[[0, 0, 1, 1]]).mean(), logits)
         gaps.append(abs(float(push[1]) - 0.75**0.5 / 2))
-    return max(gaps)
+    return probes.worst(*gaps)
 
 
 def gap_of_four(recipe: Recipe) -> Tensor:

@@ -10,7 +10,7 @@ answers that the start found rarely, so that the trained policy solves more ofte
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import Edit, Exact, Expect, Final, Measured, Method, by_hand, same_gradient
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method, by_hand, probes, same_gradient
 from assay.core.recipe import Recipe
 from assay.evidence import passk
 from assay.methods.limit_of_rlvr.boundary import Boundary, boundary
@@ -36,7 +36,7 @@ def from_start() -> float:
     """Returns how far the start's numbers are from those by hand."""
     often, rare = (0.84, 0.99)
     found = {"pass_rate": 1 - (often + rare) / 2, "pass@64": 1 - (often**64 + rare**64) / 2}
-    return max(abs(found[name] - value) for name, value in START.items())
+    return probes.worst(*(abs(found[name] - value) for name, value in START.items()))
 
 
 def crossing(seed: int) -> float:

@@ -56,7 +56,7 @@ def losses_by_hand(length: int, discount: float, decay: float, seen: probes.Seen
     }
 
 
-def bias_with_exact_values() -> Tensor:
+def bias_with_exact_values() -> float:
     """Returns the expected gradient of macro actions of two and three tokens minus the exact one."""
     logits = LOGITS_SA.clone().requires_grad_()
     record = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), LOGITS_SA)
@@ -66,4 +66,4 @@ def bias_with_exact_values() -> Tensor:
     record, logp = record.add({"value": value_S[state_BT]}), EPISODES.decision_logp(logits)[0]
     credits = [SegmentGae(1.0, 0.7)(Spans(length)(record)).column("advantage") for length in (2, 3)]
     slopes = [torch.autograd.grad((chance_B @ (A * logp)).sum(), logits, retain_graph=True)[0] for A in credits]
-    return max((slope - probes.exact_table_gradient(EPISODES, LOGITS_SA)).abs().max() for slope in slopes)
+    return probes.worst(*(probes.distance(one, probes.exact_table_gradient(EPISODES, LOGITS_SA)) for one in slopes))

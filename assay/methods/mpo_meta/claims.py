@@ -95,7 +95,7 @@ def fixed_difference(recipe: Recipe) -> float:
     """Largest difference of weights after two steps to the same recipe that a function pays the first rubric's way."""
     rival = replace(recipe, rewards=(FromFunction(first_rubric),))
     ours, theirs = (probes.trained(one, TASK, seed=5, steps=2).engine.flats for one in (recipe, rival))
-    return max(float((ours[name].values - theirs[name].values).abs().max()) for name in ours)
+    return probes.worst(*(probes.distance(ours[name].values, theirs[name].values) for name in ours))
 
 
 def sees_gold(recipe: Recipe) -> int:

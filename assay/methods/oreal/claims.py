@@ -85,7 +85,7 @@ def weights(rule: CreditWeight, scores: Sequence[float]) -> Tensor:
 def advantage_gap(ours: Recipe) -> float:
     data = probes.bandit_experience([0] * 16, [1.0] * 4 + [0.0] * 12, torch.zeros(2)).add({"value": torch.zeros(16, 1)})
     found = probes.credited(replace(ours, credit=ours.credit[:2]), data).column("advantage")
-    return max(abs(float(found[0, 0]) - 1.6), abs(float(found[15, 0]) + 8 / 15))
+    return probes.worst(abs(float(found[0, 0]) - 1.6), abs(float(found[15, 0]) + 8 / 15))
 
 
 def distance_from_posterior(ours: Recipe, size: int) -> float:

@@ -114,7 +114,7 @@ def source_errors(recipe: Recipe, option: int) -> float:
 
 
 def is_off(event: Tensor, share: float) -> bool:
-    return abs(float(event.double().mean()) - share) > 0.025
+    return not abs(float(event.double().mean()) - share) <= 0.025
 
 
 # ---------------------------------------------------------------------------------------------------- values

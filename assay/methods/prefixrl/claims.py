@@ -34,7 +34,7 @@ def wrong_rows(recipe: Recipe) -> float:
     (found,), actor, _ = probes.gathered(recipe, task, starts=6)
     with torch.no_grad():
         logp = actor.score(found, frozenset()).logp
-    wrong = float((logp - found.logp * found.mask).abs().max() > 1e-4)
+    wrong = float(not (logp - found.logp * found.mask).abs().max() <= 1e-4)
     pairs = zip(found.column("start").tolist(), found.column("prefix").tolist(), strict=True)
     for row, (start, given) in enumerate(pairs):
         tokens = task.begin(np.array([start]), 0).context["tokens"][0].tolist()
@@ -109,7 +109,7 @@ def gap_of_fractions(recipe: Recipe) -> float:
     some = share[share > 0]
     low, high, mean = some.min(), some.max(), some.mean()
     gaps = [0.4 - low, low - 0.41, high - 0.8, 0.78 - high, (mean - 0.595).abs() - 0.02]
-    return max([0.0, *map(float, gaps), abs(len(some) / 300 - 0.75) - 0.06])
+    return probes.worst(0.0, *map(float, gaps), abs(len(some) / 300 - 0.75) - 0.06)
 
 
 def prefixes_with_the_answer(recipe: Recipe) -> float:

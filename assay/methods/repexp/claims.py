@@ -68,7 +68,7 @@ def sketch_error(sketch: Sketch) -> float:
         prefix = [*rows.action[row, : column + 1].tolist()]
         one = text.written([prefix], [[5]], torch.zeros(1, dtype=torch.int64), task.tokenizer.vocabulary.pad)
         state = actor.score(one, frozenset({Need.LOGP, Need.HIDDEN})).hidden[0, column + 1]
-        error = max(
+        error = probes.worst(
             error, float((found[row, column] - state.double() @ projection(len(state), sketch.dims)).abs().max())
         )
     return error
@@ -78,9 +78,7 @@ def projection_error() -> float:
     """Returns how far 12,000 entries are from 0 and both roots of 3/4, and the shares of these from 1/6."""
     entry, root = projection(3000, 4), 0.75**0.5
     shares = [(entry - value).abs() < 1e-9 for value in (-root, root, 0.0)]
-    return max(
-        abs(float(one.double().mean()) - share) for one, share in zip(shares, (1 / 6, 1 / 6, 2 / 3), strict=True)
-    )
+    return probes.distance([float(one.double().mean()) for one in shares], (1 / 6, 1 / 6, 2 / 3))
 
 
 def other_choices() -> float:

@@ -53,7 +53,7 @@ def cosine_gap(recipe: Recipe) -> float:
     """Returns the largest gap of similarities of letter pairs to those by hand."""
     own, worst = pieces("aaab", lessons_of(recipe).letters), 0.0
     for text, wanted in (("aaab", 1.0), ("abab", 0.4), ("ba", 0.0), ("a", 0.0), ("aaaab", 7 / 50**0.5)):
-        worst = max(worst, abs(cosine_of(own, pieces(text, lessons_of(recipe).letters)) - wanted))
+        worst = probes.worst(worst, abs(cosine_of(own, pieces(text, lessons_of(recipe).letters)) - wanted))
     return worst
 
 
@@ -89,7 +89,7 @@ def shown_wrongly(recipe: Recipe) -> float:
     wanted = [prompt] * (members // 2) + [f"{lesson['text']} {prompt}"] * (members // 2)
     wrong = sum(one != other for one, other in zip(begun, wanted, strict=True))
     with torch.no_grad():  # what was decoded saw the prompt that the row records
-        wrong += int((actor.score(rows, frozenset({Need.LOGP})).logp - rows.logp).abs().max() > 1e-4)
+        wrong += int(not (actor.score(rows, frozenset({Need.LOGP})).logp - rows.logp).abs().max() <= 1e-4)
     wrong += int((rows.extra["hinted"] != (rows.extra["sample"] >= members // 2)).sum())
     utility = 1.0 - 0.5 * (1.0 - rollout.rate) ** (members // 2)
     last = TASK.texts(rows, 0)[-1]["completion"]
@@ -97,7 +97,7 @@ def shown_wrongly(recipe: Recipe) -> float:
     stored = [one for one in state["lessons"][2:] if one == new]
     lost = {"utility": 0.5, "count": 1}
     rollout.learn(lost, False)
-    wrong += int(abs(float(lost["utility"]) - 0.475) > 1e-9)
+    wrong += int(not abs(float(lost["utility"]) - 0.475) <= 1e-9)
     assert rows.source is not None
     source = torch.where(rows.extra["hinted"], int(Origin.HINTED), int(Origin.POLICY))
     wrong += int((rows.source != source).sum())

@@ -36,7 +36,7 @@ def reward_error(recipe: Recipe) -> float:
             for model, before in ((actor, told["prompt"] + z + mark), (start, told["prompt"]))
         )
         right = 0.9 * max(0.0, float(own * once - plain)) + 0.1 * (bool(rest) and once)
-        error = max(error, abs((right if row < 7 else 0.0) - float(paid[row])))
+        error = probes.worst(error, abs((right if row < 7 else 0.0) - float(paid[row])))
     return error
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from assay.claims.probes import Seen, by_hand, formulas
+from assay.claims.probes import Seen, by_hand, formulas, worst
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.ledger import Schedule
 
@@ -53,13 +53,13 @@ def equal_cases() -> float:
     """Returns the largest difference where there is nothing to gain: one turn, one trajectory, constant times."""
     some = np.random.default_rng(0).exponential(size=(3, 6, 5))
     cases = [some[:, :, :1], some[:, :1], np.ones((3, 6, 5))]
-    return max(abs(apart(case) - barrier(case)) for case in cases)
+    return worst(*(abs(apart(case) - barrier(case)) for case in cases))
 
 
 def age_over_alpha() -> int:
     """Returns by how much an age exceeds alpha, and by how much the largest falls short of it."""
     runs = [(alpha, trajectories(times(1, sigma), alpha, TRAINING)) for alpha in (0, 1, 2) for sigma in (0.2, 0.8, 1.6)]
-    return max(abs(max(run.ages) - alpha) for alpha, run in runs)
+    return int(worst(*(abs(max(run.ages) - alpha) for alpha, run in runs)))
 
 
 def synchronous_gap() -> float:

@@ -120,7 +120,7 @@ def ended_wrongly() -> float:
     label = torch.arange(len(data)) // 2 % 3
     per_episode = torch.stack([total[label == one].sum() for one in range(3) if over[label == one].any()])
     found = ended_costs(data, 0), ended_costs(replace(data, episode=label), 0)
-    return float(max((found[0] - torch.stack(per_row)).abs().max(), (found[1] - per_episode).abs().max()))
+    return float(probes.worst(probes.distance(found[0], torch.stack(per_row)), probes.distance(found[1], per_episode)))
 
 
 def carried_wrongly(ours: Recipe) -> float:
@@ -140,4 +140,4 @@ def carried_wrongly(ours: Recipe) -> float:
                 expected.append(running)
                 running = 0.0
     found = [cost for _ in range(20) for cost in ended_costs(short(scene, state), 0).tolist()]
-    return max(abs(one - other) for one, other in zip(sorted(found), sorted(expected), strict=True))
+    return probes.distance(sorted(found), sorted(expected))

@@ -108,7 +108,7 @@ def teacher_gap(recipe: Recipe, num: int) -> float:
             ids = mine.argsort(descending=True)[:num]
             gaps.append(float(set(ids.tolist()) != set(column[row, at, :, 0].long().tolist())))
             gaps.append(float((theirs[column[row, at, :, 0].long()] - column[row, at, :, 1]).abs().clamp(max=9).max()))
-    return max(gaps)
+    return probes.worst(*gaps)
 
 
 def divergence_gap() -> float:

@@ -61,7 +61,7 @@ def wrong_chains(recipe: Recipe) -> float:
         logp = actor.score(found, frozenset()).logp
     assert found.parent is not None
     assert found.branch is not None
-    wrong = float(((logp - found.logp) * found.mask).abs().max() > 1e-4)
+    wrong = float(not ((logp - found.logp) * found.mask).abs().max() <= 1e-4)
     probe, starts, samples = found.column("probe"), found.column("start"), found.column("sample")
     cuts: dict[int, list[int]] = {}
     longest = places = 0

@@ -143,7 +143,7 @@ def moments_gap() -> float:
     past = seen[data.mask[:, 0], 1].double()
     wanted = (1003.0 - past.mean(0)) / past.std(0)
     found = [engine.model(name).body.scale(torch.full((3,), 1003.0)).double() for name in ("actor", "value")]
-    return max(float((scaled / wanted - 1.0).abs().max()) for scaled in found)
+    return probes.worst(*(float((scaled / wanted - 1.0).abs().max()) for scaled in found))
 
 
 def reward_gap() -> float:
@@ -155,7 +155,7 @@ def reward_gap() -> float:
         trace = 0.99 * trace + 1.0
         past.append(trace)
         deviation = float(np.sqrt((np.var(past, ddof=1) if len(past) > 1 else 1.0) + 1e-8))
-        worst = max(worst, abs(float(played.reward[played.mask]) - 1.0 / deviation))
+        worst = probes.worst(worst, abs(float(played.reward[played.mask]) - 1.0 / deviation))
         if bool((played.terminal | played.truncated).any()):
             trace, ended = 0.0, ended + 1
     rollout: Any = recipe.rollout

@@ -70,7 +70,7 @@ def wrong_windows(recipe: Recipe) -> float:
     decided, trained, lengths, answers = np.zeros(12, int), np.zeros(12, int), set(), dict[int, list[int]]()
     for fresh in played:
         with torch.no_grad():
-            wrong += float(((actor.score(fresh, frozenset()).logp - fresh.logp) * fresh.mask).abs().max() > 1e-4)
+            wrong += float(not ((actor.score(fresh, frozenset()).logp - fresh.logp) * fresh.mask).abs().max() <= 1e-4)
         window, there = int(fresh.mask.sum(1).max()), recipe.credit[1](fresh).mask
         lengths.add(window)
         unfinished, begun = set(answers), set()

@@ -52,7 +52,7 @@ def returns_gap() -> float:
             start = int((reward == paid.double()).nonzero()[0])
             left = length - start % length
             by_hand = (0.95 ** torch.arange(left).double() * reward[start : start + left]).sum()
-            gap = max(gap, float((by_hand - found).abs()))
+            gap = probes.worst(gap, float((by_hand - found).abs()))
     return gap
 
 
@@ -62,7 +62,7 @@ def schedule_gap() -> float:
     online = {"actor": 4, "q": 1, "temperature": 4}
     gap = probes.schedule_gap(wsrl(), data, probes.BOX_SPEC, online, targets)
     first = wsrl().before[0].recipe
-    return max(gap, probes.schedule_gap(first, data, probes.BOX_SPEC, dict.fromkeys(online, 1), targets))
+    return probes.worst(gap, probes.schedule_gap(first, data, probes.BOX_SPEC, dict.fromkeys(online, 1), targets))
 
 
 def batches(recipe: Recipe, decisions: int = 8, most: int = 120) -> tuple[int, Tensor]:

@@ -7,6 +7,7 @@ given the tokens before it: its logits come from position t - 1.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -331,7 +332,12 @@ def check_numbers(actor: PretrainedActor, name: str) -> None:
         decoded = torch.cat([first, decoder.logits()]).log_softmax(-1)
         scored = actor.score(batch, frozenset({Need.LOGP})).logp[:, 1:]
     expected = own[torch.arange(5), ids[1:]] * batch.mask[:, 1:]
-    gap = max(float((decoded - own[[2, 4, 4, 5, 3]]).abs().max()), float((scored - expected).abs().max()))
+    gaps = [(decoded - own[[2, 4, 4, 5, 3]]).abs().max(), (scored - expected).abs().max()]
+    gap = float(torch.stack([one.float() for one in gaps]).max())  # NaN if one is: Python's max may hide it
+    broken = [] if math.isfinite(gap) else [key for key, one in actor.named_parameters() if not one.isfinite().all()]
+    if broken:
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        raise AssayError(f"'{name}' has weights that are NaN or infinite: {broken[0]}{more}. Use an intact copy of it")
     is_low = next(actor.parameters()).dtype == torch.bfloat16
     if not gap <= (LARGEST_GAP_LOW if is_low else LARGEST_GAP):
         what = f"log-probabilities of '{name}' differ by {gap:.2g} from its own forward pass"

@@ -226,7 +226,7 @@ def finite(part: Any, case: ActorCase) -> Iterator[str]:
 def normalised(part: Any, case: ActorCase) -> Iterator[str]:
     """Sums over every token, every discrete action, or a grid of continuous ones."""
     total = float(shares(part, case)[1].sum())
-    if abs(total - 1.0) > 1e-3:
+    if not abs(total - 1.0) <= 1e-3:
         yield f"the total is {total:.6g}"
 
 
@@ -261,7 +261,7 @@ def frequencies(part: Any, case: ActorCase) -> Iterator[str]:
         for words, is_in in (("at most", torch.le), ("below", torch.lt)):
             expected = float(weight[is_in(grid[:, 0], limit)].sum())
             found = float(is_in(drawn[:, 0], limit).double().mean())
-            if abs(expected - found) > 0.05:
+            if not abs(expected - found) <= 0.05:
                 yield f"{found:.3f} of the samples are {words} {limit:.3g}, their probability is {expected:.3f}"
 
 

@@ -21,7 +21,8 @@ def numbers(part: Any, case: Case) -> dict[str, float]:
 
 def differing(mine: dict[str, float], other: dict[str, float]) -> list[str]:
     """Returns names of the numbers that differ."""
-    return [name for name in mine if abs(mine[name] - other.get(name, float("inf"))) > TIGHT * max(1, abs(mine[name]))]
+    size = {name: max(1.0, abs(value)) for name, value in mine.items()}
+    return [name for name in mine if not abs(mine[name] - other.get(name, float("inf"))) <= TIGHT * size[name]]
 
 
 @law("padding and the order of rows change nothing")

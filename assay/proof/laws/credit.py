@@ -140,7 +140,7 @@ def centred(part: Any, case: Case) -> Iterator[str]:
     """One number per episode: the mean over its decisions."""
     share_of_mean = advantage_of(part, case.batch).sum(1) / decisions_per_episode(case.batch)
     total = groups.total(share_of_mean, groups.row_groups(case.batch))
-    if float(total.abs().max()) > LOOSE:
+    if not float(total.abs().max()) <= LOOSE:
         yield f"sums are {shown(total)}"
 
 

@@ -359,7 +359,7 @@ def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
         return
     for choice in action.unique().tolist():
         share, recorded = float((action == choice).float().mean()), float(logp[action == choice][0].exp())
-        if abs(share - recorded) > 0.02:
+        if not abs(share - recorded) <= 0.02:
             yield f"choice {choice} is taken in {share:.3f} of the cases and recorded with probability {recorded:.3f}"
 
 
