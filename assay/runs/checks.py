@@ -146,8 +146,7 @@ def broken_rule(path: tuple[str, ...], value: float) -> str:
         return "not negative"
     if ((slot, name) == ("copies", "rate") or name in ("discount", "betas")) and not 0 <= value <= 1:
         return "between 0 and 1"
-    divides = (slot, name) in (("critics", "initial"), ("credit", "epsilon"), ("rewards", "epsilon"))
-    if (divides or name == "share") and not 0 < value < math.inf:
+    if ((slot, name) == ("critics", "initial") or name == "share") and not 0 < value < math.inf:
         return "finite and more than 0"
     return ""
 
