@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
@@ -46,13 +45,6 @@ def numbered(names: Sequence[str]) -> list[str]:
 def model_name(default: str | tuple[str, ...]) -> Any:
     """Returns a dataclass field for a setting that names the model, or models, the part reads."""
     return field(default=default, metadata={"names_models": True})
-
-
-def check_above_zero(part: Any, *names: str) -> None:
-    """Raises AssayError if one of the numbers that a part divides by is not finite and above 0."""
-    for name in names:
-        if not 0.0 < (value := getattr(part, name)) < math.inf:
-            raise AssayError(f"{type(part).__name__}.{name} is {value}. It must be finite and more than 0.")
 
 
 def models_read(part: Any) -> list[str]:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.settings import check_above_zero
 from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups
 
@@ -83,9 +82,6 @@ class GroupDeviation(RowStatistic):
     """
 
     epsilon: float = 1e-4
-
-    def __post_init__(self) -> None:
-        check_above_zero(self, "epsilon")
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the group deviations, never 0."""

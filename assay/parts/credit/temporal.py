@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 
 from assay.core.record import Experience, Need, State
-from assay.core.settings import check_above_zero
 from assay.core.slots import Credit, Scene
 from assay.ops import groups, returns
 
@@ -81,9 +80,6 @@ class Whiten(Credit):
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
-
-    def __post_init__(self) -> None:
-        check_above_zero(self, "epsilon")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
