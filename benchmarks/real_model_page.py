@@ -44,9 +44,10 @@ def over_the_run(run: Run) -> float:
 
 
 def spread(values: Sequence[float], sign: str = "") -> str:
-    """Returns a mean with the 95 % interval of Student's t."""
+    """Returns a mean with the 95 % interval of Student's t; of scores, which have no sign, inside 0 and 1."""
     one = mean_interval(values, binary=False)
-    return f"{one.value:{sign}.2f} [{one.low:{sign}.2f}, {one.high:{sign}.2f}]"
+    low, high = (one.low, one.high) if sign else (max(0.0, one.low), min(1.0, one.high))
+    return f"{one.value:{sign}.2f} [{low:{sign}.2f}, {high:{sign}.2f}]"
 
 
 def table(runs: Sequence[Run], task: str) -> Iterator[str]:

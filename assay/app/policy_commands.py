@@ -216,8 +216,8 @@ def voted(task: Task, found: Scored) -> Estimate:
 
 
 def summed(samples: int, plan: Plan, task: PromptTask, policy: Any, labels: np.ndarray) -> tuple[Estimate, float]:
-    """Returns how often the sums of so many judgements put the best response first, and the share of judgements that
-    can be read.
+    """Returns how often the sums of so many judgements put the best response first, and the share of judgements with
+    a score for each response.
     """
     marks = [str(value) for path, value in settings(plan.recipe).items() if path[0] == "rewards" and path[-1] == "mark"]
     vote, judged = Vote(samples, mark=next(iter(marks), Vote.mark)), sampled(task, policy, Draw(0, (7,)))
@@ -228,7 +228,9 @@ def summed(samples: int, plan: Plan, task: PromptTask, policy: Any, labels: np.n
         return said
 
     right = vote.right(task, write, range(len(labels)), Draw(0, (10,)))
-    readable = float(np.mean([scores_in(one, vote.mark) is not None for one in said]))
+    wanted = [len(listed(item)) for item in task.items_of(np.arange(len(labels)), 1) for _ in range(samples)]
+    pairs = zip(said, wanted, strict=True)
+    readable = float(np.mean([len(scores_in(one, vote.mark) or ()) == number for one, number in pairs]))
     if not readable:
         example = text.escaped(said[0], 60)
         raise AssayError(

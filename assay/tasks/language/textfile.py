@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,7 +33,7 @@ MAX_PROMPT = 1 << 17
 
 
 # ---------------------------------------------------------------------------------------------------- rows by number
-class Rows:
+class Rows(ABC):
     """Finitely many rows: start k is row k modulo their number, in training and held out.
 
     `portions` are the numbers of training rows that share a weight, and how many of each portion one pass takes.
@@ -43,9 +44,9 @@ class Rows:
     judged: bool
 
     @property
+    @abstractmethod
     def splits(self) -> tuple[list[Item], list[Item]]:
         """Returns (training rows, held-out rows)."""
-        raise NotImplementedError
 
     @property
     def portions(self) -> list[tuple[np.ndarray, int]]:
@@ -54,9 +55,9 @@ class Rows:
         return [(np.arange(number), number)]
 
     @property
+    @abstractmethod
     def names(self) -> str:
         """Returns the names of the files."""
-        raise NotImplementedError
 
     def item(self, ordinal: int, split: int) -> Item:
         """Returns row `ordinal` of the split, modulo the number of rows."""
