@@ -15,6 +15,9 @@ from assay.core.record import Experience, State
 from assay.core.slots import DemonstratedTask, Reward, Scene, TextTask
 from assay.ops import random
 
+NUM_TRIED = 8
+"""Demonstrations that a function is tried on before a run."""
+
 
 @dataclass(frozen=True)
 class FromFunction(Reward):
@@ -30,9 +33,11 @@ class FromFunction(Reward):
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
     def init(self, scene: Scene) -> State:
-        """Returns no state; a function that fails on a demonstration of a text task fails before the run begins."""
+        """Returns no state; a function that fails on one of the first demonstrations of a text task fails before the
+        run begins.
+        """
         if isinstance(scene.task, TextTask) and isinstance(scene.task, DemonstratedTask):
-            self.apply(scene.task.demonstrate(np.arange(1), 0), scene.given(split=0), {})
+            self.apply(scene.task.demonstrate(np.arange(NUM_TRIED), 0), scene.given(split=0), {})
         return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
