@@ -6,7 +6,7 @@ others are logged, shown, and counted. Each message says what is wrong, where, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -46,8 +46,8 @@ class Moment:
 
 
 class Watch(Protocol):
-    """A guard: `gathered` sees fresh experience before credit, `updated` sees the step's metrics. Each looks at nothing
-    unless the guard says otherwise.
+    """A guard: `gathered` sees fresh experience before credit, `updated` the step's metrics, `evaluated` the scores of
+    held-out starts. Each looks at nothing unless the guard says otherwise.
     """
 
     def init(self) -> State:
@@ -60,6 +60,10 @@ class Watch(Protocol):
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the step's updates."""
+        return []
+
+    def evaluated(self, scores: Sequence[float], state: State) -> list[Alarm]:
+        """Checks an evaluation."""
         return []
 
 

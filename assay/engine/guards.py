@@ -20,7 +20,7 @@ from assay.engine.alarms import GuardError as GuardError
 from assay.engine.alarms import Moment as Moment
 from assay.engine.alarms import Watch as Watch
 from assay.engine.alarms import lasts
-from assay.engine.learning import CriticExplains, FewCut, FewSkipped, LivePolicy, SomethingTrained
+from assay.engine.learning import CriticExplains, FewCut, FewSkipped, HeldOutFollows, LivePolicy, SomethingTrained
 from assay.ops import groups
 
 
@@ -264,4 +264,5 @@ STANDARD: tuple[Watch, ...] = (
     CriticExplains(),
     FewCut(),
     InsideBins(),
+    HeldOutFollows(),
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assay.core.record import Need, State
+from assay.core.verifier import VERIFIED
 from assay.engine.alarms import Alarm, Moment, Watch, lasts
 from assay.ops import groups
 
@@ -169,6 +171,43 @@ class FewCut(Watch):
             "unfinished. Raise the task's limit, or train a warm-up that ends its answers"
         )
         return [Alarm("few cut", text)]
+
+
+@dataclass(frozen=True)
+class HeldOutFollows(Watch):
+    """Checks that the held-out score is at most `most` below the score of the policy's own rows in training: where it
+    is further below, the policy knows its prompts by heart. Raises its alarm at evaluation 1, 2, 4, 8, ... in a row.
+
+    Compared are scores of a verifier from 0 to 1. Degenerate: other scores, as returns, are not compared.
+    """
+
+    most: float = 0.3
+
+    def init(self) -> State:
+        """Returns no score yet, and the number of evaluations in a row below the limit, 0."""
+        return {"score": None, "below": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Keeps the mean score of the step's own rows."""
+        fresh = None if moment.fresh is None else moment.fresh.own()
+        if fresh is not None and VERIFIED in fresh.extra and bool(fresh.mask.any()):
+            score = fresh.extra["score"][fresh.mask.any(1)]
+            state["score"] = float(score.mean()) if bool(((score >= 0.0) & (score <= 1.0)).all()) else None
+        return []
+
+    def evaluated(self, scores: Sequence[float], state: State) -> list[Alarm]:
+        """Compares the two means."""
+        held_out = sum(scores) / max(1, len(scores))
+        is_known = state["score"] is not None and all(0.0 <= score <= 1.0 for score in scores)
+        below = state["below"] = state["below"] + 1 if is_known and state["score"] - held_out > self.most else 0
+        if below == 0 or below & (below - 1):
+            return []
+        text = (
+            f"the score is {state['score']:.2f} on training prompts and {held_out:.2f} on held-out ones: the policy "
+            "knows its prompts by heart, or held-out prompts are of another kind. Train on more different prompts, or "
+            "for fewer steps"
+        )
+        return [Alarm("held-out score follows", text)]
 
 
 def is_zero(value: Any) -> bool:

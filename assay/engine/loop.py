@@ -149,6 +149,11 @@ class Loop:
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += guard.updated(moment, state)
 
+    def evaluated(self, scores: Sequence[float]) -> list[Alarm]:
+        """Shows the guards the scores of held-out starts; returns their alarms."""
+        watched = zip(self.guards, self.states["guards"], strict=True)
+        return [alarm for guard, state in watched for alarm in guard.evaluated(scores, state)]
+
     def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
         """Returns fresh, rewarded experience; gathers again while the recipe's selection asks for more.
 

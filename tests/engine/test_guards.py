@@ -5,24 +5,28 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
+import assay
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
-from assay.core.record import Experience, Loss, Need, Progress, State, Sums
+from assay.core.record import Experience, Loss, Need, Origin, Progress, State, Sums
 from assay.core.slots import Objective, Regularizer, Reward, Scene
+from assay.core.verifier import VERIFIED
 from assay.engine.guards import STANDARD, Alarm, Alarms, Moment
-from assay.engine.learning import FewCut, FewSkipped, LivePolicy
+from assay.engine.learning import FewCut, FewSkipped, HeldOutFollows, LivePolicy
 from assay.engine.loop import Loop
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
 from assay.recipes.defaults import LANGUAGE
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 
 
 def bandit_loop(**changes: Any) -> Loop:
@@ -225,7 +229,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len({type(guard) for guard in STANDARD}) == 13
+    assert len({type(guard) for guard in STANDARD}) == 14
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
@@ -381,6 +385,46 @@ def test_an_untrained_policy_that_never_ends_its_answers_is_reported() -> None:
     recipe = recipes.rloo(LANGUAGE).set("rollout.num_starts", 3).set("actor.layers", 1)
     found = raised_by("few cut", alarms_of(Loop(recipe, task, seed=0, num_steps=5), 5))
     assert ["cut at the length limit for 5 steps" in alarm.message for alarm in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("trained", "held_out", "expected"),
+    [
+        ([1.0, 1.0, 1.0, 0.0], [0.0, 0.8, 0.0], [True, True, False, True]),
+        ([1.0, 1.0, 0.0, 0.0], [0.0, 0.9, 0.0], [False] * 4),
+        ([0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [False] * 4),
+        ([9.0, 9.0, 9.0, 9.0], [0.0, 0.0, 0.0], [False] * 4),
+    ],
+)  # fmt: skip
+def test_a_held_out_score_far_below_the_training_score_is_reported(
+    trained: list[float], held_out: list[float], expected: list[bool]
+) -> None:
+    """A gap of 0.48 is, at evaluations 1, 2 and 4; one of 0.2 is not, none is the other way, none are returns."""
+    guard, moment = HeldOutFollows(), gathered(torch.zeros(4, 1), -1.0, trained)
+    fresh = moment.fresh.add({"score": torch.tensor(trained), VERIFIED: torch.tensor(trained).unsqueeze(1)})
+    state = guard.init()
+    assert guard.gathered(replace(moment, fresh=fresh), state) == []
+    assert [bool(guard.evaluated(held_out, state)) for _ in range(4)] == expected
+
+
+def test_scores_that_no_verifier_gave_and_rows_of_others_are_not_compared() -> None:
+    guard, moment = HeldOutFollows(), gathered(torch.zeros(2, 1), -1.0, [1.0, 1.0])
+    state, ones = guard.init(), torch.ones(2)
+    guard.gathered(replace(moment, fresh=moment.fresh.add({"score": ones})), state)
+    hinted = moment.fresh.add({"score": ones, VERIFIED: ones.unsqueeze(1)})
+    hinted = hinted.with_columns(source=torch.full((2,), int(Origin.HINTED)))
+    guard.gathered(replace(moment, fresh=hinted), state)
+    assert state == {"score": None, "below": 0}
+    assert guard.evaluated([0.0], state) == []
+
+
+def test_guards_see_every_evaluation_of_a_run_after_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, alarm = list[Sequence[float]](), Alarm("held-out score follows", "by heart")
+    monkeypatch.setattr(Loop, "evaluated", lambda loop, scores: seen.append(scores) or [alarm])
+    run = assay.train("rloo", "bandit", steps=4, evaluations=2, out=tmp_path / "run", mode=Mode.SILENT)
+    assert seen[-1] == run.scores_after.tolist()
+    assert len(seen) == 2
+    assert run.alarms == [alarm, alarm]
 
 
 def test_alarms_are_bounded_and_counted_beyond() -> None:

@@ -176,6 +176,8 @@ def test_one_chunk_is_episodes_and_what_cannot_be_cut_is_refused() -> None:
         Chunks(chunk=2, carry=2).init(Scene(task))
     with pytest.raises(AssayError, match="task of prompts"):
         Chunks().init(Scene(cartpole()))
+    with pytest.raises(AssayError, match="has conversations of turns"):
+        Chunks().init(Scene(catalogue.find_task("twenty-questions-2")))
 
 
 def test_a_chunk_is_scored_under_its_own_context() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from assay.core.errors import AssayError
@@ -37,10 +38,14 @@ class Chunks(Rollout):
     carry: int = -1
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty state; raises AssayError if the task has no prompts or `carry` leaves no room."""
+        """Returns an empty state; raises AssayError if the task has no prompts, or conversations, or `carry` leaves no
+        room.
+        """
         task = scene.task
         if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"Chunks needs a task of prompts; '{task.name}' is not one. Use Episodes")
+        if task.begin(np.arange(1), 0).turn is not None:
+            raise AssayError(f"Chunks cuts answers to prompts; '{task.name}' has conversations of turns. Use Episodes")
         sizes(self.chunk, self.carry, most_decisions(task))
         return {}
 
