@@ -53,6 +53,7 @@ from assay.core.slots.tasks import (
     Task,
     TextTask,
     UncertainTask,
+    has_turns,
     most_decisions,
 )
 from assay.core.slots.terms import (
@@ -161,6 +162,7 @@ __all__ = [
     "View",
     "Wrapper",
     "frame_of",
+    "has_turns",
     "logp_of",
     "most_decisions",
     "number",

@@ -131,6 +131,11 @@ class AnsweringTask(Task, Protocol):
         """The most decisions of an episode."""
 
 
+def has_turns(task: ResumableTask) -> bool:
+    """Returns whether episodes are conversations of turns, which are continued as a whole only."""
+    return task.begin(np.arange(1), 0).turn is not None
+
+
 def most_decisions(task: Task) -> int:
     """Returns the most decisions of an episode: the limit of answers, or the horizon."""
     return task.max_decisions if isinstance(task, AnsweringTask) else task.spec.horizon

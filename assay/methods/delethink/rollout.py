@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State, concatenate
-from assay.core.slots import ResumableTask, Rollout, Scene, most_decisions
+from assay.core.slots import ResumableTask, Rollout, Scene, has_turns, most_decisions
 from assay.core.spaces import Vocabulary
 from assay.methods.delethink.in_chunks import InChunks, sizes
 from assay.parts.rollouts.episodes import group_rows
@@ -44,7 +43,7 @@ class Chunks(Rollout):
         task = scene.task
         if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"Chunks needs a task of prompts; '{task.name}' is not one. Use Episodes")
-        if task.begin(np.arange(1), 0).turn is not None:
+        if has_turns(task):
             raise AssayError(f"Chunks cuts answers to prompts; '{task.name}' has conversations of turns. Use Episodes")
         sizes(self.chunk, self.carry, most_decisions(task))
         return {}

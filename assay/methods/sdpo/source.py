@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.core.record import Experience, State, concatenate
 from assay.core.slots import DemonstratedTask, Scene, Source
-from assay.methods.sdpo.teacher import SHOWN, need_prompts, told_prompts
+from assay.methods.sdpo.teacher import SHOWN, check_shown, need_prompts, told_prompts
 from assay.parts.sources.demonstrations import Demonstrations
 
 
@@ -27,8 +27,8 @@ class ShownTwice(Source):
     shown: str = SHOWN
 
     def init(self, scene: Scene) -> State:
-        """Returns ordinal 0; raises AssayError if the task has no prompts."""
-        need_prompts(scene.task, "ShownTwice")
+        """Returns ordinal 0; raises AssayError if the task has no prompts, or cannot write those of this form."""
+        check_shown(scene.task, "ShownTwice", self.shown)
         return Demonstrations().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:

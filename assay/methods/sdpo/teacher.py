@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, State
 from assay.core.settings import model_name
-from assay.core.slots import Prepare, PromptedTask, Scene, Task
+from assay.core.slots import DemonstratedTask, Prepare, PromptedTask, Scene, Task
 from assay.ops import groups, logits
 
 NONE = -1
@@ -26,6 +27,19 @@ def need_prompts(task: Task, who: str) -> PromptedTask:
         name = getattr(task, "name", None)
         raise AssayError(f"{who} shows an answer in the prompt, and '{name}' has no prompts. Use a language task")
     return task
+
+
+def check_shown(task: Task, who: str, shown: str) -> None:
+    """Raises AssayError if the task has no prompts, or its tokenizer cannot write a prompt in this form."""
+    prompted = need_prompts(task, who)
+    try:
+        if isinstance(task, DemonstratedTask):
+            one = task.demonstrate(np.arange(1), 0)
+            prompted.onto(one, told_prompts(prompted, one.column("start"), one, shown))
+    except ValueError as error:
+        raise AssayError(
+            f"{who}.shown is {shown!r}, which task '{task.name}' cannot write: {error}. Choose another form of prompt"
+        ) from error
 
 
 def told_prompts(task: PromptedTask, starts: Tensor, solved: Experience, shown: str, split: int = 0) -> list[str]:
@@ -54,8 +68,8 @@ class SelfTeacher(Prepare):
     not_a_part: ClassVar[str] = "the laws have no prompts and no two models: the method's claims run it"
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty state; raises AssayError if the task has no prompts."""
-        need_prompts(scene.task, "SelfTeacher")
+        """Returns an empty state; raises AssayError if the task has no prompts, or cannot write the teacher's."""
+        check_shown(scene.task, "SelfTeacher", self.shown)
         return {}
 
     @torch.no_grad()

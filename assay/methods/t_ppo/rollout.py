@@ -10,7 +10,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import ResumableTask, Rollout, Scene, most_decisions
+from assay.core.slots import ResumableTask, Rollout, Scene, has_turns, most_decisions
 from assay.ops import random
 
 
@@ -42,6 +42,8 @@ class Windows(Rollout):
             raise AssayError(
                 f"Windows needs a task that can continue from a prefix; '{task.name}' cannot. Use Episodes"
             )
+        if has_turns(task):
+            raise AssayError(f"Windows cuts episodes; '{task.name}' has conversations of turns. Use Episodes")
         return {"next": 0, "open": None, "calls": 0}
 
     @property
