@@ -29,9 +29,9 @@ def of_origins(data: Experience, *origins: Origin) -> Experience:
     return replace(data, source=torch.tensor([int(one) for one in origins]).repeat(len(data))[: len(data)])
 
 
-def box_fragments() -> Experience:
+def box_fragments(lower: float = 0.0) -> Experience:
     """Returns `fragments` of the continuous task BOX_SPEC; some actions exceed the bounds."""
-    data, draw = fragments(), torch.Generator().manual_seed(2)
+    data, draw = fragments(lower=lower), torch.Generator().manual_seed(2)
     observation = torch.randn(*data.mask.shape, 3, generator=draw, dtype=torch.float64)
     action = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64)
     return replace(data, context={"observation": observation}, action=action)

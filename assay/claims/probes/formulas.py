@@ -144,16 +144,17 @@ def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch
     return Experience(context, random_actions(spec, draw, num, dtype), mask, logp, reward, terminal, truncated)
 
 
-def fragments(seed: int = 0, num: int = 64, dtype: torch.dtype = torch.float64) -> Experience:
+def fragments(seed: int = 0, num: int = 64, dtype: torch.dtype = torch.float64, lower: float = 0.0) -> Experience:
     """Returns random fragments of a table task: what `sequences` hold, and episodes that end inside a row, continue
     after columns that are not decisions, or are cut by the end of the fragment, with and without a last column.
+    Rewards are `lower` by a number: with 1 most advantages are negative.
     """
     # d: a decision, t: a terminal one, c: a truncated one, b: both, a dot: not a decision
     kinds = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
     kind = torch.tensor([[".dtcb".index(letter) for letter in kinds[row % 8]] for row in range(num)])
     base = sequences(seed, num, dtype=dtype)
     draw = torch.Generator().manual_seed(seed + 1)
-    reward = torch.randn(kind.shape, generator=draw, dtype=dtype)
+    reward = torch.randn(kind.shape, generator=draw, dtype=dtype) - lower
     ends, cuts = ((kind == own) | (kind == 4) for own in (2, 3))
     return replace(base, mask=kind > 0, reward=reward, terminal=ends, truncated=cuts, group=None, extra={})
 

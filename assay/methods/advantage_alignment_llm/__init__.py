@@ -51,6 +51,8 @@ METHOD = Method(
     claims=(
         Exact("its gradient is the formula's",
               lambda: probes.formula_gap(recipe(), claims.rounds(), claims.loss_by_hand), at_most=1e-9),
+        Exact("also where most advantages are negative",
+              lambda: probes.formula_gap(recipe(), claims.rounds(seed=5), claims.loss_by_hand), at_most=1e-9),
         Exact("a task with one player is refused", lambda: probes.is_refused(recipe(TABLE), bandit())
               and not probes.is_refused(recipe(TABLE), LEVELS["prisoners-dilemma"]()), equals=1.0),
         Exact("with beta 0 the gradient is each player's own, exactly", lambda: claims.bias_of_base(recipe),

@@ -15,9 +15,9 @@ GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
 LOGITS_SA = torch.linspace(-1.0, 1.0, 10, dtype=torch.float64).view(5, 2)
 
 
-def rounds() -> Experience:
+def rounds(seed: int = 0) -> Experience:
     """Returns games of two players in groups of four; a round is up to two decisions, and some games are shorter."""
-    data, row = probes.sequences(num=32), torch.arange(32)
+    data, row = probes.sequences(seed, num=32), torch.arange(32)
     turn = (torch.arange(data.num_columns) - 1).clamp(min=0) // 2
     data = replace(data, player=row % 2, episode=row // 2, group=row // 8 * 2 + row % 2)
     return replace(data, turn=turn.expand(data.mask.shape))

@@ -53,6 +53,7 @@ METHOD = Method(
     ),
     claims=(
         Exact("its gradient is the formula's", lambda: claims.gap(recipe()), at_most=1e-9),
+        Exact("also where most rewards are negative", lambda: claims.gap(recipe(), lower=0.5), at_most=1e-9),
         Exact("at the sampling policy it is rloo's times (k - 1) / k", lambda: claims.gap_to_rloo(recipe()),
               at_most=1e-9),
         Exact("drifted answers are pulled back", lambda: (claims.pull(recipe(tau=0.5)) - PULLED).abs().max(),

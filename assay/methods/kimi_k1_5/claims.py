@@ -39,8 +39,10 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return torch.stack([one.square().mean() for one in groups]).mean() / 2
 
 
-def gap(ours: Recipe) -> float:
-    return probes.formula_gap(replace(ours, rewards=()), probes.sequences(), loss_by_hand)
+def gap(ours: Recipe, lower: float = 0.0) -> float:
+    data = probes.sequences()
+    data = replace(data, reward=data.reward - lower)
+    return probes.formula_gap(replace(ours, rewards=()), data, loss_by_hand)
 
 
 def gap_to_rloo(ours: Recipe) -> float:

@@ -46,6 +46,8 @@ METHOD = Method(
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), claims.sketched(),
               claims.loss_by_hand), at_most=1e-9),
+        Exact("also where most states are negative", lambda: probes.formula_gap(recipe(), claims.sketched(lower=0.5),
+              claims.loss_by_hand), at_most=1e-9),
         Exact("leverage of (1,0), (1,0), (0,1), (-2,-1)", lambda: (claims.leverage_of(
               [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, -1.0]]) - torch.tensor(
               [0.24876, 0.24876, 0.74380, 0.74875])).abs().max(), at_most=1e-5),

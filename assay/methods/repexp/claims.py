@@ -19,11 +19,11 @@ from assay.tasks.testbeds.language.sparse import many_ways
 POOL = 256
 
 
-def sketched() -> Experience:
+def sketched(lower: float = 0.0) -> Experience:
     """Returns `probes.verified` with random sketches, also where the mask is false."""
     data = probes.verified()
     draw = torch.Generator().manual_seed(3)
-    return data.add({"sketch": torch.randn(*data.mask.shape, 4, generator=draw, dtype=torch.float64)})
+    return data.add({"sketch": torch.randn(*data.mask.shape, 4, generator=draw, dtype=torch.float64) - lower})
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:

@@ -64,6 +64,9 @@ METHOD = Method(
     claims=(
         same_gradient("its gradients are ppo's with the KL in the reward", lambda: replace(recipe(), rewards=()),
                       lambda seen: by_hand.ppo_of_tokens(by_hand.with_kl(seen, 0.05)), probes.fragments),
+        same_gradient("also where most advantages are negative", lambda: replace(recipe(), rewards=()),
+                      lambda seen: by_hand.ppo_of_tokens(by_hand.with_kl(seen, 0.05)),
+                      lambda: probes.fragments(lower=1.0)),
         Exact("rewards at 4,096 tokens: a right answer beats a full-length wrong one from 804 tokens on",
               lambda: probes.reward_gap(recipe(), claims.BY_LENGTH, 4096), at_most=1e-5),
         Exact("effort alone pays for every further token", lambda: claims.paid(EFFORT).diff().min(), at_least=1e-3),

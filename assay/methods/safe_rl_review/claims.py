@@ -17,9 +17,9 @@ from assay.parts.rollouts.episodes import Fragments
 from assay.tasks.control.hazards import hazards
 
 
-def costly(seed: int, scale: float = 3.0, ends: bool = True) -> Experience:
+def costly(seed: int, scale: float = 3.0, ends: bool = True, lower: float = 0.0) -> Experience:
     """Returns fragments with costs, also where nothing is decided, and the totals of the episodes that end in them."""
-    data, draw = probes.fragments(seed), torch.Generator().manual_seed(seed + 9)
+    data, draw = probes.fragments(seed, lower=lower), torch.Generator().manual_seed(seed + 9)
     cost, total = (scale * torch.rand(*data.mask.shape, 1, generator=draw, dtype=torch.float64) for _ in range(2))
     data = replace(data, cost=cost, terminal=data.terminal & ends, truncated=data.truncated & ends)
     return data.add({"episode_cost": total})
@@ -99,9 +99,9 @@ def projected_losses(seen: probes.Seen) -> dict[str, Tensor]:
     return ppo_losses(seen, own - max(0.0, float(missing / cost[data.mask].square().mean())) * cost)
 
 
-def gap(ours: Recipe, losses: probes.formulas.Formula) -> float:
+def gap(ours: Recipe, losses: probes.formulas.Formula, lower: float = 0.0) -> float:
     """Returns the distance of the recipe's gradients from a formula's, after the earlier batches."""
-    return probes.formula_gap(ours, costly(0), losses, earlier=EARLIER)
+    return probes.formula_gap(ours, costly(0, lower=lower), losses, earlier=EARLIER)
 
 
 def ended_wrongly() -> float:

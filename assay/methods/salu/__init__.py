@@ -62,6 +62,8 @@ METHOD = Method(
               recipe(), claims.TASK, claims.ROWS, cut=[4], faults=[9], prob=claims.PROB), equals=0.0),
         same_gradient("on these rewards its gradients are those of ppo with the KL to the reference",
                       lambda: replace(recipe(), rewards=()), claims.losses_by_hand, probes.fragments),
+        same_gradient("also where most advantages are negative", lambda: replace(recipe(), rewards=()),
+                      claims.losses_by_hand, lambda: probes.fragments(lower=1.0)),
         Measured("held-out score (right, or abstained where due) above that of correctness alone", "needle-1", SMALL,
                  CORRECTNESS, **BUDGET),  # type: ignore[arg-type]
         Measured("fewer unanswerable questions get an answer", "needle-1", SMALL, CORRECTNESS,

@@ -52,11 +52,14 @@ SMALL = recipe().set("actor.width", 64).set("rollout.num_starts", 16)
 STATIC = replace(SMALL, rollout=FixedOpponents(num_starts=16, player=1))
 
 
-def games() -> Experience:
-    """Returns sequences of two roles that share games; the first role's outcomes are larger and less spread."""
+def games(above: float = 0.0) -> Experience:
+    """Returns sequences of two roles that share games; the first role's outcomes are larger and less spread, the
+    second's further `above` 0 than below it.
+    """
     data = probes.sequences(num=24)
     role = torch.arange(len(data)) % 2
-    reward = torch.where(role.unsqueeze(1) == 0, 0.3 * data.reward + 1.0, data.reward)
+    second = data.reward + above * data.reward.clamp(min=0.0)
+    reward = torch.where(role.unsqueeze(1) == 0, 0.3 * data.reward + 1.0, second)
     return replace(data, reward=reward, player=role, episode=torch.arange(len(data)) // 2)
 
 
@@ -83,6 +86,8 @@ METHOD = Method(
     claims=(
         Exact("off-policy its gradient is the formula's, each role normalised alone",
               lambda: probes.formula_gap(recipe(), games(), loss_by_hand), at_most=1e-9),
+        Exact("also with outcomes further above 0 than below it",
+              lambda: probes.formula_gap(recipe(), games(above=2.0), loss_by_hand), at_most=1e-9),
         Exact("a task that is not a game is refused", lambda: not probes.is_refused(recipe(), RedTeaming())
               and probes.is_refused(recipe(), sorting()), equals=1.0),
         Measured("a defender of self-play is right more often on unseen combinations than one of static attacks",

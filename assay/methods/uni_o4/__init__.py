@@ -73,6 +73,8 @@ METHOD = Method(
               lambda: claims.accepted(uni_o4().before[1].recipe), equals=137 / 60),
         same_gradient("online PPO of the best member: the gradients are those of the formulas, rewards as they are",
                       uni_o4, claims.online_by_hand, claims.online_rows, BOX_SPEC),
+        same_gradient("also where most advantages are positive", uni_o4, claims.online_by_hand,
+                      lambda: claims.online_rows(lower=-1.0), BOX_SPEC),
         Exact("each phase starts from the weights of the one before", handed_wrongly, equals=0.0),
         Measured("PPO begins better after the offline steps than after cloning alone", "pendulum", RECIPE,
                  CLONED, Average("evaluation"), seeds=5, minutes=6.0, steps=5),

@@ -106,9 +106,9 @@ def gathered_errors(recipe: Recipe) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------- online ppo
-def online_rows() -> Experience:
+def online_rows(lower: float = 0.0) -> Experience:
     """Returns fragments with log-densities near those of the member with the best standing."""
-    data, actor = probes.box_fragments(), cast(Any, built(uni_o4(), probes.BOX_SPEC).models["actor"])
+    data, actor = probes.box_fragments(lower), cast(Any, built(uni_o4(), probes.BOX_SPEC).models["actor"])
     every = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1)
     return probes.recorded_near(data, every[int(actor.standing.argmax())], seed=7)
 
