@@ -13,10 +13,10 @@ from functools import partial
 from math import inf
 
 from assay import recipes
-from assay.claims import Edit, Exact, Expect, Measured, Method, probes, same_gradient
+from assay.claims import Edit, Exact, Expect, Method, probes, same_gradient
 from assay.core.recipe import Recipe
 from assay.methods.model_task_alignment import claims, kinds, parts
-from assay.methods.model_task_alignment.claims import NEW, OLD, SAID, STRONG, WEAK, expected_step, gains, paid
+from assay.methods.model_task_alignment.claims import NEW, OLD, SAID, STRONG, WEAK, aligned, expected_step, gains, paid
 from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.tasks.testbeds.language.sparse import levels
 
@@ -64,9 +64,8 @@ METHOD = Method(
               at_most=1e-12),
         Exact("off that policy the clip moves it back, by the formula",
               lambda: probes.distance(expected_step(recipe(), NEW, OLD), claims.clip_bias(NEW, OLD)), at_most=1e-9),
-        Measured("pass@8 of the strong start is above 0.9", "", partial(claims.alignment, warmup=STRONG), 0.9, seeds=8),
-        Measured("that of the weak one below 0.4", "", partial(claims.alignment, warmup=WEAK), 0.4,
-                 expect=Expect.BELOW, seeds=8),
+        aligned("pass@8 of the strong start is above 0.9", STRONG, 0.9, Expect.ABOVE),
+        aligned("that of the weak start is below 0.4", WEAK, 0.4, Expect.BELOW),
         gains("strong: the true reward gains 0.05", kinds.true(), 0.0, STRONG, margin=0.05),
         gains("weak: the true reward gains 0.1", kinds.true(), 0.0, WEAK, margin=0.1),
         gains("strong: negatives gain as much, within 0.05", kinds.negatives(), kinds.true(), STRONG, margin=-0.05),
@@ -81,9 +80,8 @@ METHOD = Method(
         Edit("right answers alone are accepted", kinds.random, "(chance, 1.0", "(0.0, 1.0"),
         Edit("the usual upper clip", kinds.rewarded, "0.28", "0.2"),
         Edit("right answers instead", kinds.negatives, "BySign(0.0, 1.0)", "BySign(1.0, 0.0)"),
-        Edit("rows that left training vote", parts.Majority.apply, "if share > 0 else []", ""),
         Edit("whole texts vote", parts.answers_of, "final_answer(said) or None", "said"),
-        Edit("one vote for all prompts", parts.Majority.apply, "winners[group]", "winners[0]"),
+        Edit("one vote for all prompts", parts.Majority.apply, "in winners[own]", "in winners[0]"),
         Edit("all starts", parts.OneStart.__call__, "np.full(scene.num_starts, self.start, dtype=np.int64)",
              "self.start + np.arange(scene.num_starts)"),
     ),

@@ -15,16 +15,14 @@ from assay import recipes
 from assay.claims import Expect, Gain, Measured, PassAt, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import Scene
-from assay.engine.loop import Loop
 from assay.playing.text import ByteTokenizer
 from assay.tasks.language.prompts import Item, PromptTask
-from assay.tasks.language.sorting import sorting
 from assay.tasks.language.textfile import TextFile
 from assay.tasks.testbeds.language.sparse import levels
 
-OLD = torch.tensor([0.5, 0.25, 0.15, 0.1]).double()
-NEW = torch.tensor([0.35, 0.27, 0.18, 0.2]).double()
-"""Probabilities of four arms when they were sampled and now: ratios 0.7, 1.08, 1.2 and 2."""
+OLD = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64)
+NEW = torch.tensor([0.35, 0.264, 0.186, 0.2], dtype=torch.float64)
+"""Probabilities of four arms when they were sampled and now: ratios 0.7, 1.056, 1.24 and 2."""
 NUMBERS = TextFile("", "", 0.0, 0, (Item("q", "7", "7"),), worked=True)
 """A file of worked numbers."""
 SAID = ("7", "8", "7", "8", "", "7", "8")
@@ -103,16 +101,13 @@ def clip_bias(new_A: Tensor, old_A: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- two starts
 WEAK, STRONG = 75, 200
-"""Supervised steps on demonstrations of the two starts."""
+"""Supervised steps on demonstrations that make the two starts."""
 
 
-def alignment(seed: int, warmup: int) -> float:
-    """Returns pass@8 of a start on held-out prompts, before any reinforcement."""
-    task = sorting(3)
-    loop = Loop(small(recipes.sft()), task, seed=seed, num_steps=warmup)
-    for _ in range(warmup):
-        loop.step()
-    return PassAt(8).of(loop.policy, task)
+def aligned(name: str, warmup: int, level: float, expect: Expect) -> Measured:
+    """Returns the claim on pass@8 of a start on held-out prompts, before any reinforcement."""
+    start = small(recipes.sft())
+    return Measured(name, "sorting-3", start, level, PassAt(8), expect, seeds=8, minutes=5.0, steps=warmup, warmup=0)
 
 
 def small(ours: Recipe) -> Recipe:

@@ -26,7 +26,7 @@ class Majority(OfText):
     """reward <- 1 if the row's final answer is the commonest of its group, else 0, on the last decision.
 
     The label is the policy's own: no right answer is read. Answers that tie for the first place are all paid; a row
-    without an answer is paid 0 and does not vote, a row without a decision neither. Test-time labels: arXiv:2504.16084.
+    without an answer, such as one without a decision, is paid 0 and does not vote. Test-time labels: arXiv:2504.16084.
     Degenerate: a group whose answers all differ, or are all equal, is paid alike, so that a group mean leaves nothing.
     """
 
@@ -35,14 +35,13 @@ class Majority(OfText):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the votes as rewards; `score` stays the task's own if it is set."""
         assert isinstance(scene.task, TextTask), "init refuses other tasks"
-        answer = answers_of(scene.task)
-        by_group = groups.row_groups(experience)
+        answer, group = answers_of(scene.task), groups.row_groups(experience).index.tolist()
         said = [answer(row["completion"]) for row in scene.task.texts(experience, scene.split)]
-        ballots: list[list[str | None]] = [[] for _ in range(by_group.num)]
-        for one, group, share in zip(said, by_group.index.tolist(), by_group.share.tolist(), strict=True):
-            ballots[group] += [one] if share > 0 else []
-        winners = [majority_vote(each) for each in ballots]
-        paid = [float(one in winners[group]) for one, group in zip(said, by_group.index.tolist(), strict=True)]
+        ballots: dict[int, list[str | None]] = {}
+        for one, own in zip(said, group, strict=True):
+            ballots.setdefault(own, []).append(one)
+        winners = {own: majority_vote(each) for own, each in ballots.items()}
+        paid = [float(one in winners[own]) for one, own in zip(said, group, strict=True)]
         return placed(experience, torch.tensor(paid, device=experience.mask.device))
 
 
