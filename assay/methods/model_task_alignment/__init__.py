@@ -35,8 +35,9 @@ METHOD = Method(
         "advantages), but groups without signal are not sampled again and no reward asks for a format",
         "incorrect pays 1 - right; the released function for mathematics pays right answers",
         "format and entropy rewards are left out; right answers alone: nsr:psr",
-        "two starts of one small model by supervised steps; theirs are models and tasks. Piloted on seeds 900 to 902: "
-        "75 and 200 of 10 to 200 steps, rate 3e-4 (1e-3 ruins all shortcuts); one example: +0.00 after 10 steps",
+        "alignment is varied by supervised steps of one small model; theirs are other models and tasks",
+        "piloted on seeds 900 to 902: 10 to 200 supervised steps; at rate 1e-3 no shortcut gained on the strong start (1 "
+        "seed), so 3e-4; one example on it: 0.00 after 10 steps (2 seeds), -0.23 after 60 (3)",
     ),
     claims=(
         same_gradient("its gradient: standardised outcomes, ratios clipped to [0.8, 1.28], mean over decisions",
