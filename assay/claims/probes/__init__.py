@@ -72,7 +72,7 @@ from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
-from assay.claims.probes.rollouts import Only, gathered, last_paid, small_policy
+from assay.claims.probes.rollouts import Only, gathered, last_paid, small_policy, wrong_visits
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import hand_off_gap, handed_on, history, schedule_gap
 from assay.claims.probes.search import beam_search
@@ -183,4 +183,5 @@ __all__ = [
     "verified",
     "witness",
     "worst",
+    "wrong_visits",
 ]

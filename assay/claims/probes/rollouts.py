@@ -64,3 +64,19 @@ def gathered(recipe: Recipe, task: Task, starts: int = 3, calls: int = 1) -> tup
     with torch.no_grad():
         found = [recipe.rollout(scene.given(draw=Draw(0, (call,))), state) for call in range(calls)]
     return found, scene.actor, state
+
+
+def wrong_visits(recipe: Recipe, task: Task) -> float:
+    """Returns how many rows of starts 3, 5, 3, gathered twice in groups of eight, have not the next sample of their
+    start, and how many are in a group with rows of another visit.
+    """
+    assert recipe.rollout is not None
+    scene, wrong = Scene(task, actor=small_policy(task), starts=np.array([3, 5, 3]), draw=Draw(0)), 0
+    state = recipe.rollout.init(scene)
+    for visit in ((0, 0, 1), (2, 1, 3)):
+        played = recipe.rollout(scene, state)
+        samples = [8 * one + member for one in visit for member in range(8)]
+        assert played.group is not None
+        same = (played.group.unsqueeze(0) == played.group.unsqueeze(1)).sum(1)
+        wrong += int((played.column("sample") != torch.tensor(samples)).sum() + (same != 8).sum())
+    return float(wrong)

@@ -16,8 +16,9 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
-from assay.methods.noisy_rlvr.parts import Backward, Forward, Rates, noisy, rate_of
+from assay.methods.noisy_rlvr.parts import Backward, Forward, rate_of
 from assay.parts.credit.outcome import Constant, LeaveOneOut, OutcomeCredit
+from assay.parts.rewards.noise import Rates, noisy
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 EVERYWHERE: Rates = {"": (0.1, 0.2)}

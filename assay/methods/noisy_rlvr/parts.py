@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -14,12 +13,10 @@ from assay.core.verifier import Verifier
 from assay.ops import groups
 from assay.parts.rewards.combine import placed
 from assay.parts.rewards.function import uniform_of
-from assay.parts.rewards.labels import ByLabel, check_labels, labels_of
-from assay.parts.rewards.noise import Noisy
+from assay.parts.rewards.labels import check_labels, labels_of
+from assay.parts.rewards.noise import Rates
 
 TINY = 1e-5
-Rates = Mapping[str, tuple[float, float]]
-"""P(accepted | wrong) and P(rejected | right) of each label; the empty label is every prompt's if `label` is empty."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,3 @@ def rate_of(overturned: int, accepted: int, share: float) -> float:
     """P(rejected | right) of one step: (F + 1e-5) / (F + A + 2e-5), A accepted and F = overturned / share missed."""
     missed = overturned / share
     return (missed + TINY) / (missed + accepted + 2.0 * TINY)
-
-
-def noisy(rates: Rates, label: str = "label") -> Reward:
-    """The verifier with these errors, for testbeds: it logs the truth as `verdict/LABEL/right`."""
-    return Noisy(ByLabel({kind: {"right": 1.0 - f1, "wrong": f0} for kind, (f0, f1) in rates.items()}, label=label))

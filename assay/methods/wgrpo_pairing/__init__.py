@@ -16,9 +16,11 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes, same_gradient
 from assay.core.recipe import Recipe
-from assay.methods.wgrpo_pairing.claims import wrong_rows, wrong_starts
-from assay.methods.wgrpo_pairing.pairing import Pair, Revisits
+from assay.methods.wgrpo_pairing.claims import wrong_starts
+from assay.methods.wgrpo_pairing.pairing import Pair
+from assay.parts.rollouts.revisits import Revisits
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.tasks.testbeds.language.sparse import levels
 
 
 def recipe(world: Defaults = LANGUAGE, pick: Pair = Pair()) -> Recipe:
@@ -76,7 +78,8 @@ METHOD = Method(
         Exact("new starts come until the pool is known and has a pair", lambda: wrong_starts(
               recipe(), 8, True, (), *range(5)) + wrong_starts(recipe(), 7, False, (8, 8, 0, 8, 1), *range(5)),
               equals=0.0),
-        Exact("a visit has samples of its own and is a group", lambda: wrong_rows(recipe()), equals=0.0),
+        Exact("a visit has samples of its own and is a group", lambda: probes.wrong_visits(recipe(), levels()),
+              equals=0.0),
         Measured("on two of 32 prompts, solves more of all in eight samples than the two of the highest variance",
                  "levels", recipe(BIGRAMS, Pair(32)), variance(BIGRAMS, 32), Final("pass@8"), seeds=10, minutes=4.0,
                  steps=50, looks=2),

@@ -1,19 +1,16 @@
-"""Two prompts by their success rate, and rollouts that visit a start again. Axes: B rows."""
+"""Two prompts by their success rate. Axes: B rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from assay.core.record import Experience, State
-from assay.core.slots import Curriculum, Rollout, Scene
+from assay.core.slots import Curriculum, Scene
 from assay.ops import groups
 from assay.parts.curricula.in_order import next_starts
-
-FAR = 1 << 32
-"""Distance of the group numbers of two visits: above every start."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +58,3 @@ class Pair(Curriculum):
         start, right = experience.column("start")[there], groups.outcome(experience)[there] > 0.5
         rates = {str(one): float(right[start == one].double().mean()) for one in start.unique().tolist()}
         state["rates"] = {**state["rates"], **rates}
-
-
-@dataclass(frozen=True)
-class Revisits(Rollout):
-    """Gathers whole episodes like `Episodes`, with other random numbers at every visit of a start, also in one batch;
-    each visit is a group. (Random numbers belong to a start and a sample: samples go on counting.)
-    """
-
-    num_starts: int = 32
-    group_size: int = 8
-
-    def init(self, scene: Scene) -> State:
-        """Returns no visits."""
-        return {"visits": {}}
-
-    def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers `group_size` episodes of each of the starts."""
-        samples, visits = [np.empty(0, dtype=np.int64)], dict(state["visits"])
-        for start in map(str, scene.starts.tolist()):
-            begun = visits.get(start, 0)
-            samples.append(begun + np.arange(self.group_size))
-            visits[start] = begun + self.group_size
-        state["visits"] = visits
-        rows = np.repeat(scene.starts, self.group_size)
-        played = scene.task.play(scene.actor, rows, np.concatenate(samples), scene.draw, split=0, greedy=False)
-        visit = played.column("sample") // self.group_size
-        assert played.group is not None
-        return replace(played, group=played.group + visit * FAR)

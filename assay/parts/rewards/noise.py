@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +13,10 @@ from assay.core.slots import Reward, Scene
 from assay.core.verifier import Verifier
 from assay.parts.rewards.combine import Rescored
 from assay.parts.rewards.function import uniform_of
+from assay.parts.rewards.labels import ByLabel
+
+Rates = Mapping[str, tuple[float, float]]
+"""P(accepted | wrong) and P(rejected | right) of each label; the empty label is every prompt's if `label` is empty."""
 
 
 def drawn(total_B: Tensor, uniform_B: Tensor) -> Tensor:
@@ -34,3 +38,8 @@ class Noisy(Rescored):
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
         """Returns the noisy totals."""
         return self.noise(total_B, uniform_of(rewarded, scene)).to(total_B.dtype)
+
+
+def noisy(rates: Rates, label: str = "label") -> Reward:
+    """The verifier with these errors, for testbeds: it logs the truth as `verdict/LABEL/right`."""
+    return Noisy(ByLabel({kind: {"right": 1.0 - f1, "wrong": f0} for kind, (f0, f1) in rates.items()}, label=label))
