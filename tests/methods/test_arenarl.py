@@ -15,8 +15,9 @@ from assay.claims import probes
 from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.arenarl.arena import Arena, FunctionJudge, JudgedAlone, OutcomeJudge
+from assay.methods.arenarl.arena import Arena, JudgedAlone
 from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, bracket, ranks
+from assay.parts.rewards.judges import FunctionJudge, OutcomeJudge
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
