@@ -36,7 +36,7 @@ class RightRanking(Choice):
 def is_right(scores: Scores, row: Mapping[str, Any]) -> bool:
     """Whether the best response alone has the highest score; of a single response the score must be the label.
 
-    A tie, and a judgement that cannot be read, is wrong.
+    A tie, and a judgement that cannot be read, is wrong. AssayError for an answer that numbers no response.
     """
     responses, answer = row.get("responses", max(2, len(scores or ()))), int(row["answer"])
     num_responses = responses if isinstance(responses, int) else len(responses)
@@ -44,4 +44,6 @@ def is_right(scores: Scores, row: Mapping[str, Any]) -> bool:
         return False
     if num_responses == 1:
         return scores[0] == answer
+    if not 1 <= answer <= num_responses:
+        raise AssayError(f"the answer '{answer}' of a prompt is not the number of one of its {num_responses} responses")
     return all(scores[answer - 1] > score for place, score in enumerate(scores) if place != answer - 1)
