@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from assay.claims import probes
 from assay.core.errors import AssayError
+from assay.recipes.defaults import PLACES
 from assay.tasks.testbeds.language.graded import judge
 from assay.tasks.testbeds.language.rivals import FittedFirst, Rivals
 
@@ -40,7 +40,7 @@ def test_the_fitted_score_prefers_what_wins_most_often_against_the_start() -> No
 def test_win_rates_of_the_uniform_start_by_hand() -> None:
     """It wins half of the matches with itself; the code's digit beats it most often: by 0.5 * (1 + 0.38)."""
     task = judge()
-    start, worst = Rivals(0.2).win_rates(task, probes.small_policy(task))
+    start, worst = Rivals(0.2).win_rates(task, PLACES.actor.build(task.spec))
     margins = Rivals(0.2).margins()
     assert float(margins[0].mean()) == pytest.approx(0.38)
     assert start == pytest.approx(0.5, abs=1e-9)
