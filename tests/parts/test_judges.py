@@ -13,9 +13,7 @@ import torch
 from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Experience
-from assay.ops.members import last_rows, members
 from assay.parts.rewards.judges import FunctionJudge, OutcomeJudge, margins
-from assay.proof.laws.cases import RAGGED, SEGMENTS, TOKENS, build
 from assay.tasks.language.addition import addition
 
 TASK = addition(1)
@@ -25,18 +23,6 @@ def of_one_group(outcomes: list[float]) -> Experience:
     return probes.bandit_experience([0] * len(outcomes), outcomes, torch.zeros(2))
 
 
-# ---------------------------------------------------------------------------------------------------- members
-def test_members_are_last_rows_of_episodes_by_sample_and_rows_without_a_decision_are_none() -> None:
-    ragged = build(TOKENS, RAGGED)  # groups 5 2 5 9 2 5 5; row 5 is a fault
-    assert list(members(ragged)) == [[1, 4], [0, 2, 6], [3]]
-    backwards = ragged.add({"sample": -torch.arange(7)})
-    assert list(members(backwards)) == [[4, 1], [6, 2, 0], [3]]
-    segments = build(TOKENS, SEGMENTS)  # groups 4 4 4 1 4 4 7 7, episodes 10 10 11 12 13 13 14 15
-    assert last_rows(segments).tolist() == [False, True, True, True, False, True, True, True]
-    assert list(members(segments)) == [[3], [1, 2, 5], [6, 7]]
-
-
-# ---------------------------------------------------------------------------------------------------- judges
 def test_margins_are_differences_of_scores_and_antisymmetric() -> None:
     scores = OutcomeJudge().scores(of_one_group([3.0, 1.0, 0.0, 0.0]), TASK)
     assert margins(scores, torch.tensor([0, 1, 3])).tolist() == [[0, 2, 3], [-2, 0, 1], [-3, -1, 0]]

@@ -13,7 +13,7 @@ import torch
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
 from assay.methods.arenarl.tournaments import Pairs, SeededElimination, Topology
-from assay.ops.members import members
+from assay.ops import groups
 from assay.parts.rewards.judges import OutcomeJudge, PairwiseJudge
 
 
@@ -32,7 +32,7 @@ class Arena(Reward):
         """Returns the experience with quantiles as rewards."""
         reward = torch.zeros_like(experience.reward)
         scores = self.judge.scores(experience, scene.task)
-        for rows in members(experience):
+        for rows in groups.members(experience):
 
             def match(pairs: Pairs, rows: list[int] = rows) -> list[tuple[float, float]]:
                 first, second = (
@@ -60,7 +60,7 @@ class JudgedAlone(Reward):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the judge's scores as rewards."""
         reward, scores = torch.zeros_like(experience.reward), self.judge.scores(experience, scene.task)
-        for rows in map(torch.tensor, members(experience)):
+        for rows in map(torch.tensor, groups.members(experience)):
             found = torch.stack([scores(rows, rows.roll(-place))[:, 0] for place in range(self.calls)]).mean(0)
             for row, score in zip(rows.tolist(), found.tolist(), strict=True):
                 reward[row, int(experience.mask[row].nonzero()[-1])] = score

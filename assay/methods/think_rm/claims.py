@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from assay.tasks.testbeds.language.rivals import Rivals
 ORDER = {"ab": 0.1, "ac": 7, "ad": 1, "bc": 2, "bd": 1, "cd": 1}
 CYCLE = {"ab": 1, "bc": 1, "ca": 1}
 SCORES = {"ab": 2, "ac": 3, "ad": 3, "bc": 1, "bd": 1}
-TABLE = (
+TABLE: tuple[tuple[str, Mapping[str, float], bool, Sequence[float]], ...] = (
     ("abcd", ORDER, False, (1.0607, 0.3536, -0.3536, -1.0607)),
     ("dbca", ORDER, False, (-1.0607, 0.3536, -0.3536, 1.0607)),
     ("abcd", {pair: -margin for pair, margin in ORDER.items()}, False, (-1.0607, -0.3536, 0.3536, 1.0607)),

@@ -10,7 +10,6 @@ import torch
 from assay.core.record import Experience, State
 from assay.core.slots import Credit, Scene
 from assay.ops import groups
-from assay.ops.members import members
 from assay.parts.rewards.judges import OutcomeJudge, PairwiseJudge, margins
 
 
@@ -36,7 +35,7 @@ class PairwiseCredit(Credit):
         """Returns the experience with the column `advantage`."""
         scores = self.judge.scores(experience, scene.task)
         of_rows = torch.zeros(len(experience), dtype=torch.float64)
-        for rows_G in map(torch.tensor, members(experience)):
+        for rows_G in map(torch.tensor, groups.members(experience)):
             above = margins(scores, rows_G)
             verdict, ordered = above if self.graded else above.sign(), max(len(rows_G) * (len(rows_G) - 1), 1)
             of_rows[rows_G] = verdict.mean(1) / (verdict.square().sum() / (2 * ordered) + self.epsilon).sqrt()

@@ -18,7 +18,6 @@ from assay.core.record import Draw, Experience
 from assay.core.slots import Choice, Task
 from assay.models.heads.score import TransformerScore, load_score
 from assay.ops import distributions, groups, random
-from assay.ops.members import labels
 
 Scores = Callable[[Tensor, Tensor], Tensor]
 """scores(first_M, second_M): [M, 2], of the rows `first_M` and `second_M`; the larger one wins."""
@@ -68,7 +67,7 @@ class OutcomeJudge(PairwiseJudge):
     def scores(self, experience: Experience, task: Task) -> Scores:
         """Returns a function that gives two scores per match."""
         outcome = groups.outcome(experience).double().cpu()
-        label, sample = labels(experience)
+        label, sample = groups.sample_labels(experience)
 
         def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
             sides = []
