@@ -15,7 +15,7 @@ def scores_in(completion: str, mark: str = ":") -> list[int] | None:
     commas.
     """
     said = completion.rpartition(mark)[2]
-    return [int(one) for one in said.split(",")] if SCORES.fullmatch(said) else None
+    return [int(one.strip()) for one in said.split(",")] if SCORES.fullmatch(said) else None
 
 
 def leading(scores: Sequence[int]) -> list[int]:

@@ -19,6 +19,7 @@ def test_scores_stand_after_the_last_mark() -> None:
     assert scores_in("7,3") == [7, 3]
     assert scores_in("first: 1,2. So: 7 , 3 ") == [7, 3]
     assert scores_in("a|7,3", mark="|") == [7, 3]
+    assert scores_in("7\x1d,\u20033\x1f") == [7, 3], "what a pattern takes for space, a number may not"
     assert [scores_in(said) for said in ("", "7,", "7;3", "-7,3", "7.5,3", "1234", "7,3:")] == [None] * 7
 
 
