@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 
 from assay.core.record import Experience, State
-from assay.core.slots import Credit, Scene
+from assay.core.slots import Credit, Reward, Scene
 from assay.ops import groups
+from assay.parts.rewards.function import on_last_decision
 from assay.parts.rewards.judges import OutcomeJudge, PairwiseJudge, margins
 
 
@@ -41,3 +42,26 @@ class PairwiseCredit(Credit):
             of_rows[rows_G] = verdict.mean(1) / (verdict.square().sum() / (2 * ordered) + self.epsilon).sqrt()
         advantage = groups.over_episode(of_rows.to(experience.reward), experience).unsqueeze(1)
         return experience.add({"advantage": advantage * experience.mask})
+
+
+@dataclass(frozen=True)
+class Refitted(Reward):
+    """Rewards each episode by its Bradley-Terry score, fitted to the matches of its own group: the rival that has a
+    score, and as fresh a one as the verdicts are.
+
+    P(i beats j) = (1 + d_ij) / 2 = sigmoid(s_i - s_j), by 60 steps of gradient. Assumes margins from -1 to 1.
+    Degenerate: a group of one, and a group of ties, has scores of 0.
+    """
+
+    judge: PairwiseJudge = OutcomeJudge()
+    compares_group: ClassVar[bool] = True
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with scores as rewards."""
+        scores, value = self.judge.scores(experience, scene.task), experience.reward.new_zeros(len(experience))
+        for rows_G in map(torch.tensor, groups.members(experience)):
+            won, score = (1.0 + margins(scores, rows_G)) / 2, torch.zeros(len(rows_G), dtype=torch.float64)
+            for _ in range(60):
+                score = score + 2.0 * (won - (score.unsqueeze(1) - score).sigmoid()).mean(1)
+            value[rows_G] = score.to(value)
+        return on_last_decision(experience, value)

@@ -29,7 +29,8 @@ class Rivals(Choice):
         P(a beats b) = (1 + mean over places of the margin) / 2
 
     With a lead between 0 and 0.5 the code's digit wins most often against the uniform start and yet loses to the
-    farthest one: no score explains both. Degenerate: with a negative lead the code's digit beats all others.
+    farthest one: no score explains both. Degenerate: with a negative lead the code's digit beats all others; answers
+    without a place in common tie.
     """
 
     lead: float = 0.2
@@ -51,8 +52,8 @@ class Rivals(Choice):
 
     def __call__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[float, float]:
         """Returns the mean margin of the first answer, and 0: a judge's function of two descriptions."""
-        met = [self.margin(*digits) for digits in zip(digits_of(one), digits_of(other), strict=True)]
-        return sum(met) / len(met), 0.0
+        met = [self.margin(*digits) for digits in zip(digits_of(one), digits_of(other), strict=False)]
+        return sum(met) / max(len(met), 1), 0.0
 
     def fitted(self) -> Tensor:
         """Returns the Bradley-Terry scores of the digits that best explain the verdicts on all pairs of them, [A]."""
@@ -89,5 +90,6 @@ class FittedFirst(Choice):
 
 
 def digits_of(row: Mapping[str, Any]) -> list[int]:
-    """Returns the digits of an answer, counted from the code's."""
-    return [(int(said) - int(right)) % CHOICES for said, right in zip(row["completion"], row["answer"], strict=True)]
+    """Returns the digits of an answer, counted from the code's; of other tasks, some number for each character."""
+    pairs = zip(row.get("completion", ""), row.get("answer", ""), strict=False)
+    return [(ord(said) - ord(right)) % CHOICES for said, right in pairs]
