@@ -49,6 +49,7 @@ EXCLUDED = {
     "open-rs": "answers of these tasks end at their limit, which it counts as wrong",
     "rlpr": "needs a mark between reasoning and answer, which these tasks have not",
     "spct-grm": "trains the judge itself",
+    "think-rm": "learns from a judge, not from the verifier",
 }
 """Methods that plan on the tasks and do not belong into the table, with the reason."""
 

@@ -22,6 +22,7 @@ from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_b
 from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.models.exported import export_policy
 from assay.playing import text
+from assay.playing.judgements import scores_in
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
@@ -30,7 +31,6 @@ from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.ranges import range_of
 from assay.runs.run import load, loaded
 from assay.tasks.language.arithmetic import final_answer
-from assay.tasks.language.judging import scores_in
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import Rows, TextFile

@@ -15,8 +15,9 @@ from assay.claims import probes
 from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.arenarl.arena import Arena, FunctionJudge, JudgedAlone, OutcomeJudge
+from assay.methods.arenarl.arena import Arena, JudgedAlone
 from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, bracket, ranks
+from assay.parts.rewards.judges import FunctionJudge, OutcomeJudge
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
@@ -82,28 +83,11 @@ def test_an_episode_is_rewarded_once_and_rows_that_left_not_at_all(name: str, pa
         assert torch.equal(part(batch.rows(order)).reward, reward[order])
 
 
-def test_noise_of_a_judge_is_repeated_and_has_its_size() -> None:
-    batch = members_of_one([0.0] * 60)
-    first, second = (torch.tensor(side) for side in zip(*itertools.combinations(range(60), 2), strict=True))
-    scores = OutcomeJudge(0.5)(batch, None, first, second)  # type: ignore[arg-type]
-    assert torch.equal(scores, OutcomeJudge(0.5)(batch, None, first, second))  # type: ignore[arg-type]
-    assert float(scores.std()) == pytest.approx(0.5, rel=0.05)
-    assert abs(float(scores.mean())) < 0.05
-    again = OutcomeJudge(0.5)(batch, None, second, first)  # type: ignore[arg-type]
-    assert torch.equal(again.flip(1), scores)
-
-
-def test_a_users_judge_is_asked_in_both_orders() -> None:
+def test_a_users_judge_decides_an_arena() -> None:
     task = addition(1)
     shown = task.demonstrate(np.array([0, 1, 2]), 0)
     together = replace(shown, group=torch.zeros(3, dtype=torch.long)).add({"sample": torch.arange(3)})
-
-    def prefers_the_first(a: dict[str, Any], b: dict[str, Any]) -> tuple[float, float]:
-        return len(a["prompt"]) + 10.0, float(len(b["prompt"]))
-
-    scores = FunctionJudge(prefers_the_first)(together, task, torch.tensor([0, 1]), torch.tensor([1, 2]))
-    assert torch.equal(scores[:, 0] - scores[:, 1], torch.zeros(2).double())
-    arena = Arena(FunctionJudge(prefers_the_first), RoundRobin())
+    arena = Arena(FunctionJudge(lambda a, b: (1.0, 0.0)), RoundRobin())
     assert arena(together, Scene(task)).reward.sum() == pytest.approx(1.5)
 
 

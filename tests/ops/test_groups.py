@@ -161,3 +161,14 @@ def test_the_range_of_nothing_leaves_a_mean_as_it_is() -> None:
         low, high = groups.range_of(torch.zeros(num), torch.zeros(num, dtype=torch.bool))
         assert float(groups.inside(torch.tensor(0.3), low, high)) == pytest.approx(0.3)
     assert groups.range_of(torch.tensor([3.0, 1.0, 9.0]), torch.tensor([True, True, False])) == (1.0, 3.0)
+
+
+def test_members_are_last_rows_of_episodes_by_sample_and_rows_without_a_decision_are_none() -> None:
+    ragged = rows([0.0] * 7, [5, 2, 5, 9, 2, 5, 5], [True] * 5 + [False, True])
+    assert list(groups.members(ragged)) == [[1, 4], [0, 2, 6], [3]]
+    backwards = ragged.add({"sample": -torch.arange(7)})
+    assert list(groups.members(backwards)) == [[4, 1], [6, 2, 0], [3]]
+    assert list(groups.members(replace(ragged, group=None))) == [[0], [1], [2], [3], [4], [6]]
+    segments = rows([0.0] * 6, [4, 4, 4, 1, 4, 4], [True] * 5 + [False], [10, 10, 11, 12, 13, 13])
+    assert groups.last_rows(segments).tolist() == [False, True, True, True, True, False]
+    assert list(groups.members(segments)) == [[3], [1, 2, 4]]

@@ -14,7 +14,7 @@ from assay import recipes
 from assay.claims import Exact, Expect, Final, Measured, Method, same_gradient
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
-from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
+from assay.methods.arenarl.arena import Arena, JudgedAlone
 from assay.methods.arenarl.claims import (
     change_of_a_match,
     gap_of_an_upset,
@@ -25,6 +25,7 @@ from assay.methods.arenarl.claims import (
     spread_of_equals,
 )
 from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, Topology
+from assay.parts.rewards.judges import OutcomeJudge, PairwiseJudge
 from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
 
 NOISY = OutcomeJudge(noise=0.5)

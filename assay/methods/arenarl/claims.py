@@ -8,8 +8,8 @@ from torch import Tensor
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots.scene import ALONE
-from assay.methods.arenarl.arena import OutcomeJudge
 from assay.methods.arenarl.tournaments import AnchorOnly, Match, Pairs, RoundRobin, SeededElimination
+from assay.parts.rewards.judges import OutcomeJudge
 
 TABLE = (
     ((0, 0, 0, 0, 0, 0, 0, 0), (0.0,) * 8),

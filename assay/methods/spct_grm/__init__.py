@@ -11,30 +11,24 @@ from dataclasses import replace
 
 from assay import recipes
 from assay.claims import Edit, Exact, Measured, Method, probes, same_gradient
-from assay.core.recipe import Copy, Recipe
+from assay.core.recipe import Recipe
 from assay.core.record import Draw
 from assay.methods.spct_grm import claims
-from assay.methods.spct_grm.parts import RightRanking, is_right
 from assay.parts.aggregations import SequenceMean
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rewards.function import FromFunction
+from assay.parts.rewards.ranking import RightRanking, is_right
 from assay.parts.rollouts.episodes import Episodes
 from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.recipes.group import with_regularizers
 from assay.tasks.language.judging import judging
 from assay.tasks.language.votes import Vote, mapped_back
 
 
 def recipe(world: Defaults = LANGUAGE, kl: float = 0.08) -> Recipe:
-    base = recipes.grpo(world)
-    stage = replace(base.stages[0], regularizers=(KlToReference(kl, aggregate=SequenceMean()),))
-    return replace(
-        base,
-        name="spct-grm",
-        rollout=Episodes(num_starts=32, group_size=4),
-        rewards=(FromFunction(RightRanking()),),
-        stages=(stage, *base.stages[1:]),
-        copies={"reference": Copy("actor")},
-    )
+    rollout, reward = Episodes(num_starts=32, group_size=4), FromFunction(RightRanking())
+    judge = replace(recipes.grpo(world), name="spct-grm", rollout=rollout, rewards=(reward,))
+    return with_regularizers(judge, KlToReference(kl, aggregate=SequenceMean()))
 
 
 METHOD = Method(
@@ -47,7 +41,7 @@ METHOD = Method(
     mutants=(
         Edit("a tie wins", is_right, "scores[answer - 1] > score", "scores[answer - 1] >= score"),
         Edit("the first response is best", is_right, "place != answer - 1", "place != 0"),
-        Edit("0 for a wrong ranking", RightRanking.__call__, "else -1.0", "else 0.0"),
+        Edit("0 for a wrong ranking", RightRanking.__call__, "else self.wrong", "else 0.0"),
         Edit("orders are not mapped back", mapped_back, "order.index(response)", "response"),
         Edit("the smallest meta scores are kept", Vote.total, "-meta[k]", "meta[k]"),
         Edit("one order for all judgements", Vote.orders, "np.arange(self.samples)[:, None]",

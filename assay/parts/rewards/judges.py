@@ -1,27 +1,127 @@
-"""A pairwise judge model: a transformer that scores completions, read from a file. Axes: B, T, M matches."""
+"""Pairwise judges: a program, a user's function, a transformer that scores completions. Axes: B, T, M matches."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience
+from assay.core.record import Draw, Experience
 from assay.core.slots import Choice, Task
 from assay.models.heads.score import TransformerScore, load_score
+from assay.ops import distributions, groups, random
 
+Scores = Callable[[Tensor, Tensor], Tensor]
+"""scores(first_M, second_M): [M, 2], of the rows `first_M` and `second_M`; the larger one wins."""
 DECIMALS = 4
 """Scores are rounded to this many decimals, so that equal texts tie in whatever batch they are scored."""
 AT_ONCE = 256
 """Rows per forward pass of the judge."""
 
 
+class PairwiseJudge(Choice, Protocol):
+    """Compares two sequences of one group. Law: scores depend on the rows' contents, not on their positions: those of
+    (b, a) are those of (a, b) exchanged.
+    """
+
+    def scores(self, experience: Experience, task: Task) -> Scores:
+        """Returns a function that scores pairs of these rows; work shared by all pairs is done once."""
+
+    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+        """Returns the scores [M, 2] of pairs of rows."""
+        return self.scores(experience, task)(first_M, second_M)
+
+
+def margins(scores: Scores, rows_G: Tensor) -> Tensor:
+    """Returns by how much each member of a group is scored above each other one, [G, G]: every pair meets once.
+
+    d_ij = score of i - score of j;   d_ji = -d_ij, d_ii = 0
+    """
+    first, second = torch.triu_indices(len(rows_G), len(rows_G), 1)
+    given = scores(rows_G[first], rows_G[second]).double()
+    above = given.new_zeros(len(rows_G), len(rows_G))
+    above[first, second] = given[:, 0] - given[:, 1]
+    return above - above.T
+
+
+# ---------------------------------------------------------------------------------------------------- a program
 @dataclass(frozen=True)
-class ModelJudge(Choice):
+class OutcomeJudge(PairwiseJudge):
+    """A judge by program: each side's total reward plus noise of standard deviation `noise`.
+
+    The noise is a function of (group, own sample, other sample): a repeated match gives the same scores, and both
+    orders of a pair are one match, so there is no position bias.
+    """
+
+    noise: float = 0.0
+    seed: int = 0
+
+    def scores(self, experience: Experience, task: Task) -> Scores:
+        """Returns a function that gives two scores per match."""
+        outcome = groups.outcome(experience).double().cpu()
+        label, sample = groups.sample_labels(experience)
+
+        def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
+            sides = []
+            for own, other in ((first_M.numpy(), second_M.numpy()), (second_M.numpy(), first_M.numpy())):
+                uniform = random.uniform(Draw(self.seed, (8,)), label[own], sample[own], sample[other])
+                sides.append(outcome[own] + self.noise * distributions.normal_sample(torch.from_numpy(uniform)))
+            return torch.stack(sides, 1)
+
+        return scores
+
+
+# ---------------------------------------------------------------------------------------------------- a function
+@dataclass(frozen=True)
+class FunctionJudge(PairwiseJudge):
+    """A user's judge: `function(a, b)` gets two descriptions (a dict with prompt, completion, ...) and returns two
+    numbers.
+
+    It is called in both orders and the scores are averaged, against position bias.
+    """
+
+    function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
+
+    def scores(self, experience: Experience, task: Task) -> Scores:
+        """Returns a function that gives two scores per match; each row is described once."""
+        described = cache(lambda row: task.describe(experience, row))
+
+        def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
+            found = []
+            for one, other in zip(first_M.tolist(), second_M.tolist(), strict=True):
+                a, b = described(one), described(other)
+                forth, back = two_numbers(self.function(a, b)), two_numbers(self.function(b, a))
+                found.append(((forth[0] + back[1]) / 2, (forth[1] + back[0]) / 2))
+            return torch.tensor(found, dtype=torch.float64).view(-1, 2)
+
+        return scores
+
+
+def two_numbers(given: Any) -> tuple[float, float]:
+    """Returns what a user's judge returned; AssayError unless it is two finite numbers."""
+    if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(is_finite, given)):
+        raise AssayError(f"a judge's function returned {given!r}. It must return two finite numbers, one for each side")
+    return float(given[0]), float(given[1])
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a finite number, of Python, numpy or torch."""
+    return isinstance(value, int | float | np.number | Tensor) and math.isfinite(value)
+
+
+# ---------------------------------------------------------------------------------------------------- a model
+
+
+@dataclass(frozen=True)
+class ModelJudge(PairwiseJudge):
     """Scores pairs of completions with the transformer in the file `path`; raises AssayError if its hash is not
     `hash`.
 
@@ -34,7 +134,7 @@ class ModelJudge(Choice):
     path: str
     hash: str = ""
 
-    def scores(self, experience: Experience, task: Task) -> Callable[[Tensor, Tensor], Tensor]:
+    def scores(self, experience: Experience, task: Task) -> Scores:
         """Reads the file and scores every row once; returns a function that looks up the scores of pairs."""
         if not Path(self.path).is_file():
             raise AssayError(f"there is no judge file '{self.path}'. Give the path of a judge's weights")
@@ -43,10 +143,6 @@ class ModelJudge(Choice):
             raise AssayError(f"the judge in {self.path} reads {model.vocabulary}; task '{task.name}' has other tokens")
         score_B = text_scores(model, experience).double().round(decimals=DECIMALS)
         return lambda first_M, second_M: score_B[torch.stack((first_M, second_M), 1).cpu()]
-
-    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
-        """Returns the scores [M, 2] of pairs of rows."""
-        return self.scores(experience, task)(first_M, second_M)
 
 
 def text_scores(model: TransformerScore, experience: Experience) -> Tensor:

@@ -5,31 +5,17 @@ A response is a word of steps. The steps b, d and f are errors, which no prompt 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
+from assay.playing.judgements import leading, scores_in
 from assay.playing.text import CharacterTokenizer
 from assay.tasks.language.prompts import Item, PromptTask, generated_item
 
 STEPS, ERRORS, TOP = "abcdef", "bdf", 9
-SCORES = re.compile(r"\s*[0-9]{1,3}(\s*,\s*[0-9]{1,3})*\s*")
-
-
-def scores_in(completion: str, mark: str = ":") -> list[int] | None:
-    """Returns the scores after the last `mark`, or in the whole text without one; None for anything but numbers and
-    commas.
-    """
-    said = completion.rpartition(mark)[2]
-    return [int(one) for one in said.split(",")] if SCORES.fullmatch(said) else None
-
-
-def leading(scores: Sequence[int]) -> list[int]:
-    """Returns the numbers, from 1, of the responses with the highest score; of no scores none."""
-    return [place for place, score in enumerate(scores, 1) if score == max(scores)]
 
 
 def ranked(item: Item, completion: str) -> Outcome:

@@ -20,9 +20,10 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Outcome, PolicyFault, Score
 from assay.ops import random
 from assay.playing import text
+from assay.playing.judgements import leading, scores_in
 from assay.playing.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
-from assay.tasks.language.judging import leading, ranked, scores_in
+from assay.tasks.language.judging import ranked
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
 from assay.tasks.language.rows import Row, question_and_answer, rows_of
 

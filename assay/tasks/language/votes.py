@@ -14,12 +14,10 @@ import numpy as np
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.ops import random
+from assay.playing.judgements import Scores, scores_in
 from assay.playing.text import Conversation, Message, escaped
-from assay.tasks.language.judging import scores_in
 from assay.tasks.language.prompts import Item, PromptTask
 
-Scores = Sequence[int] | None
-"""The scores of one judgement; None where it cannot be read."""
 Write = Callable[[Sequence[str], np.ndarray, np.ndarray], Sequence[str]]
 """Judgements of prompts, which belong to (start, sample)."""
 AT_ONCE = 1024

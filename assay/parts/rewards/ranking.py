@@ -1,4 +1,4 @@
-"""A judge that is a policy: what its scores earn."""
+"""What the judgements of a judge that is a policy earn: a function of rows for FromFunction."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.slots import Choice
-from assay.tasks.language.judging import scores_in
-from assay.tasks.language.votes import Scores
+from assay.playing.judgements import Scores, scores_in
 
 
 @dataclass(frozen=True)
 class RightRanking(Choice):
-    """+1 if the scores after the last `mark` rank the labelled best response strictly first, else -1, for each row.
+    """+1 if the scores after the last `mark` rank the labelled best response strictly first, else `wrong`, for each
+    row.
 
     The prompt's answer is the number of the best response, counted from 1, or the label of a single one; the fact
     `responses` holds the responses or says how many there are, else as many as were scored, at least two.
-    arXiv:2504.02495, eq. 11.
+    arXiv:2504.02495, eq. 11, pays -1 for a wrong ranking, arXiv:2505.16265 pays 0. Degenerate: a tie, and a judgement
+    that cannot be read, is wrong.
     """
 
+    wrong: float = -1.0
     mark: str = ":"
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -28,13 +30,13 @@ class RightRanking(Choice):
         wrong = next((row for row in rows if not row["answer"].isdigit()), None)
         if wrong is not None:
             raise AssayError(f"the answer '{wrong['answer']}' of a prompt must be the number of its best response")
-        return [1.0 if is_right(scores_in(row["completion"], self.mark), row) else -1.0 for row in rows]
+        return [1.0 if is_right(scores_in(row["completion"], self.mark), row) else self.wrong for row in rows]
 
 
 def is_right(scores: Scores, row: Mapping[str, Any]) -> bool:
     """Whether the best response alone has the highest score; of a single response the score must be the label.
 
-    A tie, and a judgement that cannot be read, is wrong.
+    A tie, and a judgement that cannot be read, is wrong. AssayError for an answer that numbers no response.
     """
     responses, answer = row.get("responses", max(2, len(scores or ()))), int(row["answer"])
     num_responses = responses if isinstance(responses, int) else len(responses)
@@ -42,4 +44,6 @@ def is_right(scores: Scores, row: Mapping[str, Any]) -> bool:
         return False
     if num_responses == 1:
         return scores[0] == answer
+    if not 1 <= answer <= num_responses:
+        raise AssayError(f"the answer '{answer}' of a prompt is not the number of one of its {num_responses} responses")
     return all(scores[answer - 1] > score for place, score in enumerate(scores) if place != answer - 1)
