@@ -55,3 +55,8 @@ def test_an_answer_that_is_no_number_is_refused(answer: str) -> None:
 def test_an_answer_that_numbers_no_response_is_refused(answer: str) -> None:
     with pytest.raises(AssayError, match="one of its 2 responses"):
         RightRanking()([row("1,2", answer)])
+
+
+def test_rows_without_an_answer_are_refused() -> None:
+    with pytest.raises(AssayError, match="must be the number of its best response"):
+        RightRanking()([{"player": 0, "completion": "1,2"}])

@@ -27,9 +27,10 @@ class RightRanking(Choice):
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
         """Returns the numbers; AssayError for an answer that is no number."""
-        wrong = next((row for row in rows if not row["answer"].isdigit()), None)
+        wrong = next((row for row in rows if not str(row.get("answer", "")).isdigit()), None)
         if wrong is not None:
-            raise AssayError(f"the answer '{wrong['answer']}' of a prompt must be the number of its best response")
+            told = f"the answer '{wrong['answer']}'" if "answer" in wrong else "the answer"
+            raise AssayError(f"{told} of a prompt must be the number of its best response")
         return [1.0 if is_right(scores_in(row["completion"], self.mark), row) else self.wrong for row in rows]
 
 
