@@ -17,7 +17,7 @@ from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods import think_rm
-from assay.methods.think_rm.parts import PairwiseCredit
+from assay.methods.think_rm.parts import PairwiseCredit, Refitted
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.score import TextScore, TransformerScore, save_score
 from assay.models.model import Critic
@@ -44,6 +44,13 @@ def test_signs_of_a_strict_order_and_of_a_tie() -> None:
 
 def test_graded_verdicts_of_a_score_are_standardised_rewards() -> None:
     assert advantage(of_outcomes(3.0, 1.0, 0.0, 0.0), True) == pytest.approx([1.4142, 0, -0.7071, -0.7071], abs=1e-4)
+
+
+def test_a_score_is_refitted_to_the_matches_of_each_group() -> None:
+    """Two members with a margin of 0.5: sigmoid(s_1 - s_2) = 3/4, so that the scores are log(3) / 2 and its opposite."""
+    assert Refitted()(of_outcomes(0.75, 0.25)).reward[:, 0].tolist() == pytest.approx([0.5493, -0.5493], abs=1e-4)
+    assert Refitted()(of_outcomes(0.4, 0.4, 0.4)).reward[:, 0].tolist() == [0.0] * 3
+    assert Refitted()(of_outcomes(0.4)).reward[:, 0].tolist() == [0.0]
 
 
 def test_groups_of_one_two_and_three_without_the_row_that_left_training() -> None:
