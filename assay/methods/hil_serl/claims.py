@@ -12,7 +12,7 @@ from torch import Tensor
 from assay.claims import probes
 from assay.claims.probes import classified, steps
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Origin
+from assay.core.record import Draw, Experience, Origin, concatenate
 from assay.core.slots import Scene
 from assay.core.spaces import Context
 from assay.methods.hil_serl.rollout import Straying
@@ -63,9 +63,9 @@ def up(context: Context) -> Tensor:
 class Always(Straying):
     """Every proposal strays."""
 
-    def __call__(self, proposed: Tensor, shown: Tensor) -> Tensor:
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
         """Returns true."""
-        return torch.ones(len(proposed), dtype=torch.bool)
+        return torch.ones(len(proposed_NA), dtype=torch.bool)
 
 
 def overseen(recipe: Recipe, **changes: Any) -> Any:
@@ -156,18 +156,18 @@ def wrongly_routed(recipe: Recipe) -> float:
     """
     source = recipe.source
     assert isinstance(source, Retained)
-    source = replace(source, replay=replace(source.replay, updates=300))
-    whole = marked(400, every=3)
+    source = replace(source, replay=replace(source.replay, updates=100))
+    whole = marked(200, every=3)
     decided = whole.rows(whole.mask[:, 0])
     taken = decided.rows(decided.extra["intervened"][:, 0])
     scene = Scene(TASK, probes.Only(failure))
     state = source.init(scene)
     early = sum(1 for _ in source(scene.given(fresh=whole.rows(slice(0, 60))), state))
-    drawn = list(source(scene.given(fresh=whole.rows(slice(60, None)), draw=Draw(0, (1,))), state))
-    own, human = (set().union(*(keys(of(rows, one)) for rows in drawn)) for one in (Origin.POLICY, Origin.HUMAN))
-    wrong = len(own ^ keys(decided).keys()) + len(human ^ keys(taken).keys()) + early
+    drawn = concatenate(list(source(scene.given(fresh=whole.rows(slice(60, None)), draw=Draw(0, (1,))), state)))
+    own, human, every = keys(of(drawn, Origin.POLICY)), keys(of(drawn, Origin.HUMAN)), keys(drawn)
+    wrong = len(own.keys() ^ keys(decided).keys()) + len(human.keys() ^ keys(taken).keys()) + early
     num_demos, num = len(state["log"]["contents"].columns[0]["mask"]), len(taken)
-    share = sum(keys(rows)[one] for rows in drawn for one in keys(taken)) / (64 * len(drawn))
+    share = sum(every[one] for one in keys(taken)) / len(drawn)
     return wrong + abs(share - num / (2 * (num_demos + num)) - num / (2 * len(decided)))
 
 

@@ -1,4 +1,4 @@
-"""An overseer who takes over while experience is gathered. Axes: N instances, T columns."""
+"""An overseer who takes over while experience is gathered. Axes: N instances, T columns, A action dimensions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from assay.parts.rollouts.episodes import Around, Fragments
 class Straying(Choice, Protocol):
     """Says in which rows a proposed action is one that an overseer would not let pass many times."""
 
-    def __call__(self, proposed: Tensor, shown: Tensor) -> Tensor:
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
         """Returns a bool for each row, from the policy's actions and the overseer's."""
 
 
@@ -33,11 +33,11 @@ class NoProgress(Straying):
 
     least: float = 0.0
 
-    def __call__(self, proposed: Tensor, shown: Tensor) -> Tensor:
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
         """Returns a bool for each row."""
-        if not proposed.is_floating_point():
-            return (proposed != shown).flatten(1).any(1) if proposed.dim() > 1 else proposed != shown
-        return ((proposed - self.least * shown) * shown).flatten(1).sum(1) < 0
+        if not proposed_NA.is_floating_point():
+            return (proposed_NA != shown_NA).view(len(shown_NA), -1).any(1)
+        return ((proposed_NA - self.least * shown_NA) * shown_NA).sum(1) < 0
 
 
 class Watched:
