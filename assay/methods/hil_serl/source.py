@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State
 from assay.core.slots import Scene
 from assay.ops import random
@@ -26,7 +27,9 @@ class Growing(Logged):
     capacity: int = 100_000
 
     def init(self, scene: Scene) -> State:
-        """Returns the dataset, and an empty buffer."""
+        """Returns the dataset, and an empty buffer; raises AssayError if there are several datasets."""
+        if len(self.logs) != 1:
+            raise AssayError(f"demonstrations that grow are one dataset; {len(self.logs)} were given. Join the files")
         return {**super().init(scene), "added": self.ring.init(scene)}
 
     @property
