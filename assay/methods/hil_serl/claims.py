@@ -22,8 +22,10 @@ from assay.tasks.control.peg import HORIZON, peg, straight
 
 TASK = peg()
 DATA = probes.of_origins(probes.transitions(num=64), Origin.POLICY, Origin.DATASET, Origin.POLICY, Origin.HUMAN)
-ACTS = ((7, 11), (18, 22), (29, 33), (48, 52)), ((12, 16), (23, 27), (34, 38), (48, 52))
-"""Times, from 0, in which the overseer acts (from, up to) if every proposal strays, the fifth of instance 1 excepted:
+ASTRAY, ALONG = torch.tensor([0.02, -0.01]), torch.tensor([-1.0, 0.25])
+"""Proposals that lose and gain height, where the overseer moves up; each has a sum of the other sign."""
+ACTS = ((7, 11), (18, 22), (29, 33), (48, 52)), ((15, 19), (26, 30), (37, 40), (48, 52))
+"""Times, from 0, in which the overseer acts (from, up to) if every proposal strays, the eighth of instance 1 excepted:
 from the eighth in a row on, for four decisions; the episode's last decision is at time 39, the next one's first at 41.
 """
 
@@ -43,7 +45,7 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 
 @dataclass
 class Down:
-    """Proposes to move down the table in both instances, up at time 4 of instance 1."""
+    """Proposes to move down the table in both instances, up at time 7 of instance 1."""
 
     time: int = 0
     num_draws: int = 0
@@ -51,7 +53,7 @@ class Down:
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns the proposals; log-probability -1."""
         self.time += 1
-        return torch.tensor([[0.5, -1.0], [0.5, 1.0 if self.time == 5 else -1.0]]), -torch.ones(2)
+        return torch.stack([ASTRAY, ALONG if self.time == 8 else ASTRAY]), -torch.ones(2)
 
 
 def up(context: Context) -> Tensor:
@@ -90,8 +92,8 @@ def wrongly_taken(recipe: Recipe) -> float:
     for row, spans in enumerate(ACTS):
         for first, end in spans:
             flags[row, first:end] = True
-    proposed = torch.tensor([0.5, -1.0]).repeat(2, 56, 1)
-    proposed[1, 4, 1] = 1.0
+    proposed = ASTRAY.repeat(2, 56, 1)
+    proposed[1, 7] = ALONG
     executed = torch.where(flags.unsqueeze(2), torch.tensor([0.0, 1.0]), proposed)
     done, here = (torch.cat([getattr(one, name)[:, :8] for one in found], 1) for name in ("action", "mask"))
     place = torch.cat([one.context["observation"][:, :8] for one in found], 1)
@@ -102,7 +104,7 @@ def wrongly_taken(recipe: Recipe) -> float:
     wrong = wrong + (torch.cat([one.extra["proposed"][:, :8] for one in found], 1) != proposed).sum()
     wrong = wrong + (torch.cat([one.logp[:, :8] for one in found], 1) != -1.0 * (here & ~flags)).sum()
     logged = sum(value for value, _ in scene.metrics["intervened"]) / sum(of for _, of in scene.metrics["intervened"])
-    return float(wrong) + abs(logged - 32 / 110)
+    return float(wrong) + abs(logged - 31 / 110)
 
 
 def differs(ours: Experience, theirs: Experience) -> int:
