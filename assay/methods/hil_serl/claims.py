@@ -70,10 +70,10 @@ class Always(Straying):
         return torch.ones(len(proposed_NA), dtype=torch.bool)
 
 
-def overseen(recipe: Recipe, **changes: Any) -> Any:
-    """Returns the recipe's rollout with two instances and these changes."""
+def overseen(recipe: Recipe) -> Any:
+    """Returns the recipe's rollout with two instances."""
     rollout: Any = recipe.rollout
-    return replace(rollout, gather=replace(rollout.gather, num_envs=2), **changes)
+    return replace(rollout, gather=replace(rollout.gather, num_envs=2))
 
 
 def gathered(rollout: Any, actor: Any) -> tuple[list[Experience], Scene]:
@@ -87,7 +87,7 @@ def wrongly_taken(recipe: Recipe) -> float:
     """Returns the decisions whose taker, action, log-probability, proposal or effect is not that of the table, and the
     gap of the logged share, in 56 steps of seven calls.
     """
-    found, scene = gathered(overseen(recipe, expert=up), Down())
+    found, scene = gathered(replace(overseen(recipe), expert=up), Down())
     flags = torch.zeros(2, 56, dtype=torch.bool)
     for row, spans in enumerate(ACTS):
         for first, end in spans:
@@ -122,7 +122,7 @@ def of(rows: Experience, origin: Origin) -> Experience:
 
 
 def never_gap(recipe: Recipe) -> int:
-    """Returns how many columns that the recipe gathers, and draws from 800 decisions nobody interfered with, differ
+    """Returns how many columns that the recipe gathers, and draws from 800 decisions without a takeover, differ
     from those of the fragments alone and of a source whose demonstrations do not grow.
     """
     source, rollout, actor = recipe.source, overseen(recipe), probes.small_policy(TASK)
@@ -175,7 +175,7 @@ def wrongly_routed(recipe: Recipe) -> float:
 
 def always_gap(recipe: Recipe) -> float:
     """Returns how far all decisions are from the scripted expert's, if every proposal strays and none is let pass."""
-    rollout = overseen(recipe, strays=Always(), patience=1, stretch=1)
+    rollout = replace(overseen(recipe), strays=Always(), patience=1, stretch=1)
     found, _ = gathered(rollout, probes.small_policy(TASK))
     rows = [(one.action - straight(one.context))[one.mask].abs().max() for one in found]
     return float(torch.stack(rows).max()) + sum(int((one.mask & ~one.extra["intervened"]).sum()) for one in found)

@@ -44,7 +44,7 @@ class Watched:
     """A simulation in which the overseer's action is executed in place of the policy's while he acts.
 
     Of each instance it remembers how many proposals in a row have strayed, and for how many decisions he still acts;
-    both begin anew with an episode. The step after an episode's end, whose action is ignored, is nobody's.
+    both are 0 when an episode begins. In the step after its end, whose action is ignored, he does not act.
     """
 
     def __init__(self, inner: Simulation, num: int) -> None:
@@ -128,7 +128,7 @@ class Overseen(Around):
                 raise AssayError(f"rollout.{name} is {value}. Use 1 or more decisions")
 
     def overseer(self, scene: Scene) -> Callable[[Context], Tensor]:
-        """Returns the function that acts; raises AssayError if there is none."""
+        """Returns the function that acts; raises AssayError if the task has no script."""
         task = scene.task
         found = self.expert or (task.expert if isinstance(task, ScriptedTask) else None)
         if found is None:
