@@ -1,8 +1,8 @@
 """The table of the columns in `Experience.extra`: name, axes, writer, meaning.
 
-Axes: B sequences, T decisions, N draws. A `task` or `engine` column exists if the task or a part's `needs` asks for
-it. Any other column exists only if a part of the recipe writes it (`writes`) before another reads it (`reads`), which
-is checked when the plan is made. A column of a user's own part needs no entry.
+Axes: B sequences, T decisions, N draws, A action dimensions. A `task` or `engine` column exists if the task or a part's
+`needs` asks for it. Any other column exists only if a part of the recipe writes it (`writes`) before another reads it
+(`reads`), which is checked when the plan is made. A column of a user's own part needs no entry.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ TABLE: dict[str, Column] = {
     "hinted": Column("B", "rollout", ("Hinted",), "the policy saw more than the task's prompt when it acted"),
     "forced": Column("BT", "rollout", ("ForcedFirst",), "the decision was given; `logp` is the policy's own"),
     "mode": Column("B", "rollout", ("ForcedFirst",), "number of the opening that the row was made to begin with"),
+    "intervened": Column("BT", "rollout", ("Overseen",), "an overseer took the decision in the policy's place"),
+    "proposed": Column("BTA", "rollout", ("Overseen",), "the policy's own action, executed or not"),
     "chosen": Column("B", "credit or source", ("PairUp", "Pairs"), "+1 for the better row of a pair, -1 for the other"),
     "distance": Column("BT", "source", ("Relabelled",), "steps of the shortest way to the goal"),
     "nearer": Column("BT", "source", ("Relabelled",), "whether the step leads towards the goal"),

@@ -265,6 +265,11 @@ class Recipe:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'. Add critics={'value': ...}"
             )
+        if Need.LOGP in self.needs and self.rollout is not None and not self.rollout.has_logp:
+            raise AssayError(
+                f"a part of {self.name} needs log-probabilities, but {type(self.rollout).__name__} records decisions "
+                "that have none. Use a method that learns values from replay (sac, td3), or another rollout"
+            )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy. Add copies={'reference': Copy(of='actor')}")
 

@@ -30,24 +30,30 @@ def mixed(log: Logged, warmup: int, kept: float = 0.5) -> Retained:
 
 
 def rlpd(
-    source: Source, discount: float = 0.95, averaged: bool = False, temperature: float = 1.0, entropy: float = -1.0
+    source: Source,
+    discount: float = 0.95,
+    averaged: bool = False,
+    temperature: float = 1.0,
+    entropy: float = -1.0,
+    critics: int = 10,
 ) -> Recipe:
     """RLPD (arXiv:2302.02948): SAC with ten critics, targets of two of them without entropy, four critic steps for each
-    decision and each step of the actor, on batches that `source` fills with a dataset by half.
+    decision and each step of the actor, on batches that `source` fills with a dataset by half. Targets of two `critics`
+    are of both.
 
     `averaged` lets the actor climb the mean of the critics instead of their minimum. `temperature` is the first one; it
     moves the entropy of the policy to `entropy` for each dimension of an action.
     """
-    climb = MaximizeSoftQ(averaged=averaged)
+    climb, target = MaximizeSoftQ(averaged=averaged), OwnAction(discount, subset=2 if critics > 2 else 0)
     return Recipe(
         name="rlpd",
         actor=Policy(BODY, SquashedGaussian()),
-        critics={"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(temperature)},
+        critics={"q": Critic(BODY, ActionValue(critics)), "temperature": Temperature(temperature)},
         copies=FOLLOWS,
         rollout=Fragments(num_envs=1, steps=8),
         source=source,
         stages=(
-            Stage("critic", trains=("q",), critic=(Td(OwnAction(discount, subset=2)),), optimizer=STEP),
+            Stage("critic", trains=("q",), critic=(Td(target),), optimizer=STEP),
             Stage("actor", ("actor", "temperature"), (climb, MatchEntropy(entropy)), optimizer=STEP, every=4),
         ),
         steps=180,

@@ -28,6 +28,8 @@ from assay.runs.terminal import ASCII_SPARKS, SPARKS, Trace, printable
 REFRESH_SECONDS, REFRESH_SHARE = 1 / 8, 0.02
 PLAIN_SECONDS, PLAIN_SHARE = 30.0, 0.1
 SHOWN_ALARMS, ALARM_CHARACTERS = 4, 400
+BESIDE = ("intervened",)
+"""Metrics that are shown beside the run's own, where a part logs them: how much of its experience is another's."""
 PHASE_COLOURS = {
     "sample": "cyan", "reward": "yellow", "credit": "magenta", "update": "green", "evaluate": "blue", "save": "red",
 }  # fmt: skip
@@ -79,6 +81,7 @@ class Display:
         self.title, self.metric = printable(title, 80, self.console.encoding), metric
         self.num_steps, self.first_step, self.done, self.decisions = num_steps, first_step, first_step, 0
         self.trace, self.seconds, self.noted = Trace(), dict[str, float](), dict[str, Noted]()
+        self.beside = dict[str, Trace]()
         self.is_ascii = not self.console.encoding.lower().startswith("utf")
         self.phase = self.ending = self.shown = ""
         self.clock, self.start = clock, clock()
@@ -115,6 +118,9 @@ class Display:
             self.shown = next((name for name in metrics if name.startswith("loss")), "")
         if self.shown in metrics:
             self.trace.push(metrics[self.shown])
+        for name in BESIDE:
+            if name in metrics:
+                self.beside.setdefault(name, Trace()).push(metrics[name])
         if self.clock() >= self.due_time or self.done >= self.due_step > 0:
             self.show()
 
@@ -226,6 +232,7 @@ class Display:
             line.append(f"{printable(self.shown, 30, self.console.encoding)} ")
             line.append(f"{number(self.trace.level)} {trends[self.trace.trend]}", style="bold")
             line.append(f"  {self.trace.sparkline(min(24, max(6, width - 64)), sparks)}  ", style="cyan")
+        line.append("".join(f"{name} {number(trace.level)}  " for name, trace in self.beside.items()))
         return line.append(self.rates(now))
 
     def time_line(self, now: float, width: int) -> Text:
@@ -246,6 +253,7 @@ class Display:
         words = [f"{self.title}: step {self.done}/{self.num_steps}{share}"]
         if self.trace.last:
             words.append(f"{printable(self.shown, 30, self.console.encoding)} {number(self.trace.level)}")
+        words += [f"{name} {number(trace.level)}" for name, trace in self.beside.items()]
         if self.ending:
             words += [self.state(now), *(f"{phase} {part:.0%}" for phase, part in self.shares(now).items())]
         else:

@@ -7,7 +7,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 `Bias` holds both as ascent.
 """
 
-from assay.claims.probes import by_hand
+from assay.claims.probes import by_hand, classified
 from assay.claims.probes.completions import (
     answered,
     completed,
@@ -121,6 +121,7 @@ __all__ = [
     "beam_search",
     "box_fragments",
     "by_hand",
+    "classified",
     "compare",
     "completed",
     "credited",

@@ -35,6 +35,11 @@ class Rollout(Protocol):
         return ()
 
     @property
+    def has_logp(self) -> bool:
+        """Whether the recorded log-probability of every decision is known; if not, nothing may form a ratio with it."""
+        return True
+
+    @property
     def by_start(self) -> bool:
         """Whether the starts may be gathered in several calls, with the rows of one call; then it has no state."""
         return False

@@ -11,42 +11,19 @@ demonstrations fires where none of them went, and a policy finds such places; it
 from dataclasses import replace
 
 from assay.claims import Edit, Exact, Measured, Method, probes, same_gradient
-from assay.core.recipe import Phase, Recipe, Stage
-from assay.core.record import Origin
+from assay.core.recipe import Recipe
 from assay.methods.serl import claims
-from assay.models.model import Critic
-from assay.parts.predictions import OfState
 from assay.parts.rewards.learned import FromModel
-from assay.parts.sources.conditions import Ends
-from assay.parts.sources.logged import Log, Logged
-from assay.parts.targets.labels import Label, told_apart
+from assay.recipes.classified import DEMOS, classified, classifier
 from assay.recipes.defaults import CONTINUOUS, Defaults
-from assay.recipes.rlpd import BODY, STEP, mixed, rlpd
+from assay.recipes.rlpd import mixed, rlpd
 
-NEEDED = Ends(some=True, reason="a classifier needs successes. Use a task whose episodes end where it is solved")
-DEMOS = Logged((Log(episodes=20, noise=0.0),), condition=NEEDED)
-SOURCE, OF = mixed(DEMOS, warmup=200), OfState("success")
-PAID = FromModel(OF, after=True)
-
-
-def classifier(negatives: Origin) -> Stage:
-    """The classifier's stage: demonstrated successes against the states of these rows."""
-    shown, others = Label(0.9, int(Origin.DATASET), after=True, ends=True), Label(0.1, int(negatives), after=True)
-    return Stage("success", ("success",), critic=told_apart(OF, shown, others), optimizer=STEP)
+SOURCE = mixed(DEMOS, warmup=200)
 
 
 def recipe(world: Defaults = CONTINUOUS, refresh: bool = True) -> Recipe:
     base = rlpd(SOURCE, discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
-    success, shown = {"success": Critic(BODY)}, (classifier(Origin.DATASET),)
-    first = replace(base, name="classifier", critics=success, copies={}, rollout=None, source=DEMOS, stages=shown)
-    online = replace(
-        base, name="serl", rewards=(*base.rewards, PAID), source=replace(SOURCE, reward=replace(PAID, ends=True)),
-        critics={**base.critics, **success}, before=(Phase("classifier", first, 10, {"success": "success"}),),
-    )  # fmt: skip
-    if not refresh:
-        return online
-    stored = replace(SOURCE, replay=replace(SOURCE.replay, updates=8))  # ends as they were, not as they are classified
-    return replace(online, stages=(replace(classifier(Origin.POLICY), source=stored), *online.stages))
+    return replace(classified(base, SOURCE, refresh), name="serl")
 
 
 METHOD = Method(
@@ -58,7 +35,7 @@ METHOD = Method(
         Edit("the state before is classified", FromModel.apply, "said.roll(-1, 1)", "said"),
         Edit("the actor climbs the minimum", recipe, "averaged=True", "averaged=False"),
         Edit("the temperature starts at 1", recipe, "temperature=0.01", "temperature=1.0"),
-        Edit("stored rewards", recipe, "source=replace(SOURCE, reward=replace(PAID, ends=True))", "source=SOURCE"),
+        Edit("stored rewards", classified, "source=replace(source, reward=replace(PAID, ends=True))", "source=source"),
     ),
     variants={"fixed": lambda world: recipe(world, refresh=False)},
     departures=(
@@ -73,18 +50,17 @@ METHOD = Method(
         same_gradient("its gradients are those of the formulas", recipe, claims.losses_by_hand, lambda: claims.DATA,
                       probes.BOX_SPEC, at_most=1e-6),
         same_gradient("the classifier's first negatives are demonstrated states", lambda: recipe().before[0].recipe,
-                      claims.classified, lambda: claims.DATA, probes.BOX_SPEC),
+                      probes.classified.success_loss, lambda: claims.DATA, probes.BOX_SPEC),
         Exact("it first learns from demonstrations alone",
               lambda: probes.foreign_rows(recipe().before[0].recipe, claims.TASK), equals=0.0),
         Exact("and begins online as it was", lambda: probes.hand_off_gap(recipe(), ["success"], probes.BOX_SPEC),
               equals=0.0),
         Exact("the temperature begins at 0.01",
               lambda: recipe().critics["temperature"].build(probes.BOX_SPEC)(), equals=0.01),
-        Exact("a logit of 0 is a success, one below is not; the task's reward is not used", lambda: probes.distance(
-              probes.last_paid(recipe(), probes.transitions(num=3), lambda context: claims.LOGIT), claims.SUCCESS),
-              equals=0.0),
+        Exact("a logit of 0 is a success, one below is not; the task's reward is not used",
+              lambda: probes.classified.success_gap(recipe()), equals=0.0),
         Exact("batches of critics have half demonstrations, rewards and ends as the classifier finds them now; its own "
-              "have the stored ends", lambda: claims.wrong_rows(recipe()), equals=0.0),
+              "have the stored ends", lambda: probes.classified.wrong_rows(recipe(), claims.TASK), equals=0.0),
         Measured("with its own states as negatives it succeeds more often than with a fixed classifier", "peg",
                  recipe(), recipe(refresh=False), seeds=5, minutes=4.0, steps=100),
     ),

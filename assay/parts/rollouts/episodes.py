@@ -59,6 +59,11 @@ class Around(Framing, Protocol):
         return self.gather.num_starts
 
     @property
+    def has_logp(self) -> bool:
+        """Returns whether the inner rollout knows every log-probability."""
+        return self.gather.has_logp
+
+    @property
     def frame(self) -> Wrapper | None:
         """Returns the observation change of the inner rollout, if any."""
         return frame_of(self.gather)

@@ -46,6 +46,6 @@ class Retained(Source):
             yield from batches
             return
         log = replace(self.log, batch=rows, updates=self.replay.updates)
-        for new, old in zip(batches, log(scene.given(fresh=None, draw=scene.draw.at(9)), state["log"]), strict=False):
+        for new, old in zip(batches, log(scene.given(draw=scene.draw.at(9)), state["log"]), strict=False):
             own = new.rows(slice(rows, None))
             yield concatenate([replace(own, source=torch.full((len(own),), int(Origin.POLICY))), old])

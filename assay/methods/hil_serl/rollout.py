@@ -1,0 +1,154 @@
+"""An overseer who takes over while experience is gathered. Axes: N instances, T columns, A action dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Choice, Scene, Schedule, ScriptedTask, Simulation, number
+from assay.core.spaces import Box, Context
+from assay.ops import random
+from assay.parts.rollouts.episodes import Around, Fragments
+
+
+class Straying(Choice, Protocol):
+    """Says in which rows a proposed action is one that an overseer would not let pass many times."""
+
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
+        """Returns a bool for each row, from the policy's actions and the overseer's."""
+
+
+@dataclass(frozen=True)
+class NoProgress(Straying):
+    """A proposal a strays where <a, e> < `least` * <e, e>, with e the overseer's action: it gets less than this share
+    of his way. Choices stray where they differ. Degenerate: where he stands still nothing strays.
+    """
+
+    least: float = 0.0
+
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
+        """Returns a bool for each row."""
+        if not proposed_NA.is_floating_point():
+            return (proposed_NA != shown_NA).view(len(shown_NA), -1).any(1)
+        return ((proposed_NA - self.least * shown_NA) * shown_NA).sum(1) < 0
+
+
+class Watched:
+    """A simulation in which the overseer's action is executed in place of the policy's while he acts.
+
+    Of each instance it remembers how many proposals in a row have strayed, and for how many decisions he still acts;
+    both are 0 when an episode begins. In the step after its end, whose action is ignored, he does not act.
+    """
+
+    def __init__(self, inner: Simulation, num: int) -> None:
+        self.inner, self.time = inner, 0
+        self.context: Context = {}
+        self.strayed, self.left = torch.zeros(2, num, dtype=torch.long)
+        self.over = torch.zeros(num, dtype=torch.bool)
+
+    def begin(self, rules: Overseen, expert: Callable[[Context], Tensor], space: Any, draw: Draw) -> None:
+        """Sets the overseer of the next steps, of which none is recorded yet."""
+        self.rules, self.expert, self.space, self.draw = rules, expert, space, draw
+        self.taken = list[tuple[Tensor, Tensor]]()
+
+    def reset(self, seeds: np.ndarray) -> Context:
+        """Starts every instance."""
+        self.context = self.inner.reset(seeds)
+        return self.context
+
+    def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
+        """Steps all instances, with the overseer's action where he acts; records both."""
+        shown, rules = self.shown(action), self.rules
+        self.strayed = (self.strayed + 1) * (rules.strays(action, shown) & ~self.over)
+        chance = random.uniform(self.draw, np.arange(len(action)), self.time)
+        begins = (self.strayed >= rules.patience) & torch.from_numpy(chance < number(rules.rate)) & (self.left == 0)
+        self.left = torch.where(begins & ~self.over, rules.stretch, self.left)
+        acts = self.left > 0
+        executed = torch.where(acts.view(-1, *[1] * (action.dim() - 1)), shown, action)
+        self.taken.append((executed, acts))
+        self.context, reward, terminal, truncated, cost = self.inner.step(executed)
+        self.over = terminal | truncated
+        self.left, self.strayed = (self.left - acts.long()) * ~self.over, self.strayed * ~(acts | self.over)
+        self.time += 1
+        return self.context, reward, terminal, truncated, cost
+
+    def shown(self, action: Tensor) -> Tensor:
+        """Returns the overseer's actions, inside their bounds; raises AssayError if they are not actions."""
+        shown = torch.as_tensor(self.expert(self.context)).to(action.dtype)
+        if shown.shape != action.shape or not bool(torch.isfinite(shown).all()):
+            found = f"shape {tuple(shown.shape)}" if shown.shape != action.shape else "numbers that are not finite"
+            raise AssayError(f"the overseer returned {found}. Return one finite action a row, {tuple(action.shape)}")
+        if not isinstance(self.space, Box):
+            return shown
+        return shown.clamp(*(torch.tensor(side, dtype=shown.dtype) for side in (self.space.low, self.space.high)))
+
+    def snapshot(self) -> State:
+        """Returns everything that `restore` needs."""
+        memory = {"strayed": self.strayed, "left": self.left, "over": self.over, "time": self.time}
+        return {"inner": self.inner.snapshot(), "context": dict(self.context), **memory}
+
+    def restore(self, state: State) -> None:
+        """Continues from the snapshot."""
+        self.inner.restore(state["inner"])
+        for name in ("context", "strayed", "left", "over", "time"):
+            setattr(self, name, state[name])
+
+
+@dataclass(frozen=True)
+class Overseen(Around):
+    """Runs `gather` beside an overseer, who takes over at the `patience`-th proposal in a row that strays, with chance
+    `rate`, and then acts for `stretch` decisions or until the episode ends: HIL-SERL (arXiv:2410.21845).
+
+    `expert` is a function from contexts to actions; None is the task's scripted expert. What was executed is recorded
+    as the action; `proposed` [N, T, ...] is the policy's, `intervened` [N, T] marks where he acted, with
+    log-probability 0, since his is unknown: nothing that forms ratios may learn from it. Logs the share `intervened`.
+    An evaluation has no overseer. Degenerate: rate 0 is `gather`.
+    """
+
+    gather: Fragments = Fragments()
+    expert: Callable[[Context], Tensor] | None = None
+    strays: Straying = NoProgress()
+    patience: int = 8
+    stretch: int = 4
+    rate: float | Schedule = 1.0
+    writes: ClassVar[tuple[str, ...]] = ("intervened", "proposed")
+    has_logp: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"recorded": "the log-probability of an overseer's decision is unknown"}
+
+    def __post_init__(self) -> None:
+        for name, value in (("patience", self.patience), ("stretch", self.stretch)):
+            if value < 1:
+                raise AssayError(f"rollout.{name} is {value}. Use 1 or more decisions")
+
+    def overseer(self, scene: Scene) -> Callable[[Context], Tensor]:
+        """Returns the function that acts; raises AssayError if the task has no script."""
+        task = scene.task
+        found = self.expert or (task.expert if isinstance(task, ScriptedTask) else None)
+        if found is None:
+            what = f"task '{task.name}' has no scripted expert to take over"
+            raise AssayError(f"{what}. Use one that has (peg), replace(task, expert=...), or Overseen(expert=...)")
+        return found
+
+    def init(self, scene: Scene) -> State:
+        """Returns the inner rollout's state with the simulations watched; raises AssayError without an overseer."""
+        self.overseer(scene)
+        state = self.gather.init(scene)
+        return {**state, "simulation": Watched(state["simulation"], self.gather.num_envs)}
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Gathers, then records what was executed."""
+        watched = state["simulation"]
+        watched.begin(self, self.overseer(scene), scene.task.spec.action, Draw(scene.draw.seed).at(21))
+        record = self.gather(scene, state)
+        columns = zip(*watched.taken, strict=True)
+        executed, acts = (torch.stack([*some, torch.zeros_like(some[-1])], 1) for some in columns)
+        scene.log("intervened", float(acts.sum()), float(record.mask.sum()))
+        marks = {"intervened": acts, "proposed": record.action}
+        return replace(record, action=executed, logp=record.logp * ~acts).add(marks)

@@ -1,0 +1,107 @@
+"""hil-serl: an overseer of a user's own, what is refused, and a run that is resumed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from assay import recipes
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience
+from assay.core.schedules import Linear
+from assay.core.slots import Scene
+from assay.core.spaces import Context
+from assay.methods.hil_serl import recipe
+from assay.methods.hil_serl.rollout import NoProgress, Overseen
+from assay.parts.rollouts.episodes import Fragments
+from assay.recipes.defaults import CONTINUOUS
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.peg import peg
+
+
+def leftwards(context: Context) -> Tensor:
+    """An overseer of a user's own."""
+    return torch.tensor([-1.0, 0.0]).expand(len(context["observation"]), 2)
+
+
+def gathered(rollout: Any, task: Any = None, calls: int = 5, seed: int = 0) -> list[Experience]:
+    """What a rollout gives in several calls, with a small random policy."""
+    task = task or peg()
+    scene = Scene(task, actor=probes.small_policy(task), draw=Draw(seed))
+    state = rollout.init(scene)
+    return [rollout(scene.given(draw=Draw(seed, (call,))), state) for call in range(calls)]
+
+
+def test_progress_is_measured_along_the_overseers_action() -> None:
+    shown = torch.tensor([[1.0, 0.5]] * 4 + [[0.0, 0.0]])
+    proposed = torch.tensor([[1.0, 0.5], [0.5, -1.0], [0.5, -1.01], [0.0, 0.5], [-1.0, -1.0]])
+    assert NoProgress()(proposed, shown).tolist() == [False, False, True, False, False]
+    assert NoProgress(least=0.5)(proposed, shown).tolist() == [False, True, True, True, False]  # below 0.625
+    assert NoProgress()(torch.tensor([0, 1, 2]), torch.tensor([0, 2, 2])).tolist() == [False, True, False]
+
+
+def test_a_users_own_function_takes_over() -> None:
+    found = gathered(Overseen(Fragments(3, 16), expert=leftwards, patience=1))
+    taken = torch.cat([one.action[one.extra["intervened"]] for one in found])
+    assert len(taken) > 20
+    assert torch.equal(taken, torch.tensor([-1.0, 0.0]).expand_as(taken))
+
+
+def test_choices_are_overseen_too() -> None:
+    found = gathered(Overseen(Fragments(3, 16), patience=1, stretch=2), cartpole())
+    acts = torch.cat([one.extra["intervened"] for one in found])
+    assert 0 < int(acts.sum()) < int(torch.cat([one.mask for one in found]).sum())
+
+
+def test_the_chance_of_a_takeover_belongs_to_instance_and_time() -> None:
+    half = Overseen(Fragments(2, 16), patience=1, stretch=1, rate=0.5, expert=leftwards)
+    shares = [
+        float(torch.cat([one.extra["intervened"] for one in gathered(part)]).float().mean())
+        for part in (half, replace(half, rate=1.0))
+    ]
+    assert 0 < shares[0] < shares[1]
+    one, two = gathered(half, seed=1), gathered(half, seed=1)
+    assert all(torch.equal(a.extra["intervened"], b.extra["intervened"]) for a, b in zip(one, two, strict=True))
+
+
+def test_the_rate_may_follow_a_schedule() -> None:
+    base = recipe()
+    falling = replace(base, rollout=replace(base.rollout, rate=Linear(1.0, 0.0)))  # type: ignore[type-var]
+    falling.check()
+
+
+@pytest.mark.parametrize(
+    ("expert", "says"),
+    [
+        (lambda context: torch.zeros(len(context["observation"])), r"shape \(2,\).*\(2, 2\)"),
+        (lambda context: torch.full((len(context["observation"]), 2), torch.nan), "not finite"),
+    ],
+)
+def test_an_overseer_without_actions_is_refused(expert: Any, says: str) -> None:
+    with pytest.raises(AssayError, match=says):
+        gathered(Overseen(Fragments(2, 4), expert=expert))
+
+
+def test_a_task_without_an_expert_is_refused_with_the_remedy() -> None:
+    task = replace(peg(), expert=None)
+    with pytest.raises(AssayError, match=r"'peg' has no scripted expert.*Overseen\(expert="):
+        Overseen().init(Scene(task))
+    Overseen(expert=leftwards).init(Scene(task))
+
+
+def test_patience_and_stretch_are_at_least_one() -> None:
+    with pytest.raises(AssayError, match=r"rollout\.patience is 0"):
+        Overseen(patience=0)
+    with pytest.raises(AssayError, match=r"rollout\.stretch is 0"):
+        Overseen(stretch=0)
+
+
+def test_a_method_with_ratios_is_refused() -> None:
+    with pytest.raises(AssayError, match="needs log-probabilities, but Overseen"):
+        replace(recipes.ppo(CONTINUOUS), rollout=Overseen()).check()
+    replace(recipes.sac(CONTINUOUS), rollout=Overseen()).check()
