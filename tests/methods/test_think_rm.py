@@ -47,7 +47,7 @@ def test_graded_verdicts_of_a_score_are_standardised_rewards() -> None:
 
 
 def test_a_score_is_refitted_to_the_matches_of_each_group() -> None:
-    """Two members with a margin of 0.5: sigmoid(s_1 - s_2) = 3/4, so that the scores are log(3) / 2 and -log(3) / 2."""
+    """Two members with a margin of 0.5: sigmoid(s_1 - s_2) = 3/4, so the scores are log(3) / 2 and its opposite."""
     assert Refitted()(of_outcomes(0.75, 0.25)).reward[:, 0].tolist() == pytest.approx([0.5493, -0.5493], abs=1e-4)
     assert Refitted()(of_outcomes(0.4, 0.4, 0.4)).reward[:, 0].tolist() == [0.0] * 3
     assert Refitted()(of_outcomes(0.4)).reward[:, 0].tolist() == [0.0]
