@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
+from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.schedules import Linear
 from assay.core.slots import Scene
 from assay.core.spaces import Context
+from assay.engine.loop import Loop
 from assay.methods.hil_serl import recipe
 from assay.methods.hil_serl.rollout import NoProgress, Overseen
 from assay.parts.rollouts.episodes import Fragments
@@ -105,3 +108,25 @@ def test_a_method_with_ratios_is_refused() -> None:
     with pytest.raises(AssayError, match="needs log-probabilities, but Overseen"):
         replace(recipes.ppo(CONTINUOUS), rollout=Overseen()).check()
     replace(recipes.sac(CONTINUOUS), rollout=Overseen()).check()
+
+
+def test_a_run_that_is_resumed_continues_bitwise(tmp_path: Path) -> None:
+    base = recipe(learned=False)
+    rollout: Any = base.rollout
+    often = replace(base, rollout=replace(rollout, patience=2, stretch=3))
+
+    def loop() -> Loop:
+        return Loop(often, peg(), seed=3, num_steps=18)
+
+    through, stopped, again = loop(), loop(), loop()
+    for _ in range(18):
+        through.step()
+    for _ in range(15):
+        stopped.step()
+    assert int(stopped.states["sources"][0]["log"]["added"]["size"]) > 5
+    again.restore(store.load_path(store.save(tmp_path, 15, stopped.snapshot(), facts={})).tree)
+    for _ in range(3):
+        again.step()
+    assert again.engine.updates == through.engine.updates > 0
+    for one, other in zip(again.policy.parameters(), through.policy.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -70,9 +70,9 @@ class Asked:
                 setattr(self, name, getattr(self.task, name))
 
     def prompts(self, starts: np.ndarray, split: int) -> list[str]:
-        """Returns the prompt of each start among the rows."""
+        """Returns the prompt of each start among the rows; that of others is empty."""
         known = {start: prompt for start, prompt, _ in ROWS}
-        return [known[start] for start in starts.tolist()]
+        return [known.get(start, "") for start in starts.tolist()]
 
 
 def teacher_gap(recipe: Recipe, num: int) -> float:
