@@ -1,7 +1,7 @@
-"""hil-serl: serl with an overseer who takes over; what he does also joins the demonstrations.
+"""hil-serl: serl with an overseer who takes over; the overseer's decisions also join the demonstrations.
 
-    executed action = the overseer's where he acts, else the policy's;  he acts for 4 decisions from the 8th proposal a
-    in a row with <a, e> < 0 on, e being his own action: no progress towards where he would go
+    executed action = the overseer's in a takeover, else the policy's;  a takeover lasts 4 decisions, from the 8th
+    proposal a in a row with <a, e> < 0 on, e being the overseer's action: no progress towards where it leads
     batch = half of all that was executed, half of the demonstrations and the overseer's decisions together
     y = reward + discount * min(Q'_1, Q'_2)(s', a'),  reward = [success classifier >= 1/2];  no entropy in y
 
@@ -56,8 +56,8 @@ METHOD = Method(
         "batches of 32 own and 32 demonstrated rows (128 each), four critic steps for one of the actor (2)",
         "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); states, no images; one process",
         "time limits bootstrap; in the authors' code the bootstrap ends there",
-        "piloted on peg, seeds 900 and 901: for 5 decisions from the 3rd proposal on he took 10 to 50 % of them, and "
-        "success came later than without him. Walls were added for the claims, piloted with seeds 900 to 902",
+        "piloted on peg, seeds 900 and 901: for 5 decisions from the 3rd proposal on 10 to 50 % were taken over, and "
+        "success came later than without. Walls were added for the claims, piloted with seeds 900 to 902",
     ),
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, claims.losses_by_hand, lambda: claims.DATA,
@@ -74,11 +74,12 @@ METHOD = Method(
               equals=0.0),
         Exact("batches are half demonstrations, rewarded and ended by the classifier as it is now",
               lambda: probes.classified.wrong_rows(recipe(), claims.TASK), equals=0.0),
-        Exact("he acts, and is recorded, when the table says", lambda: claims.wrongly_taken(recipe()), equals=0.0),
+        Exact("takeovers happen, and are recorded, when the table says", lambda: claims.wrongly_taken(recipe()),
+              equals=0.0),
         Exact("one who never acts leaves fragments and batches as they are", lambda: claims.never_gap(recipe(rate=0.0)),
               equals=0.0),
         Exact("one who always acts plays the expert's episodes", lambda: claims.always_gap(recipe()), equals=0.0),
-        Exact("what he did is in both halves, all else in one, in the stated share",
+        Exact("the overseer's decisions are in both halves, all others in one, in the stated share",
               lambda: claims.wrongly_routed(recipe()), at_most=0.01),
         Exact("an evaluation has no overseer", lambda: recipe().policy({"actor": 1.0}), equals=1.0),
         Measured("two walls before the hole, paid by the task: in the last quarter of 1,280 decisions it succeeds more "

@@ -28,7 +28,7 @@ class Straying(Choice, Protocol):
 @dataclass(frozen=True)
 class NoProgress(Straying):
     """A proposal a strays where <a, e> < `least` * <e, e>, with e the overseer's action: it gets less than this share
-    of his way. Choices stray where they differ. Degenerate: where he stands still nothing strays.
+    of that way. Choices stray where they differ. Degenerate: where the overseer stands still nothing strays.
     """
 
     least: float = 0.0
@@ -41,10 +41,10 @@ class NoProgress(Straying):
 
 
 class Watched:
-    """A simulation in which the overseer's action is executed in place of the policy's while he acts.
+    """A simulation in which the overseer's action is executed in place of the policy's in a takeover.
 
-    Of each instance it remembers how many proposals in a row have strayed, and for how many decisions he still acts;
-    both are 0 when an episode begins. In the step after its end, whose action is ignored, he does not act.
+    Of each instance it remembers how many proposals in a row have strayed, and how many decisions of a takeover are
+    left; both are 0 when an episode begins. The step after its end, whose action is ignored, is in none.
     """
 
     def __init__(self, inner: Simulation, num: int) -> None:
@@ -64,7 +64,7 @@ class Watched:
         return self.context
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
-        """Steps all instances, with the overseer's action where he acts; records both."""
+        """Steps all instances, with the overseer's action in a takeover; records both."""
         shown, rules = self.shown(action), self.rules
         self.strayed = (self.strayed + 1) * (rules.strays(action, shown) & ~self.over)
         chance = random.uniform(self.draw, np.arange(len(action)), self.time)
@@ -107,9 +107,9 @@ class Overseen(Around):
     `rate`, and then acts for `stretch` decisions or until the episode ends: HIL-SERL (arXiv:2410.21845).
 
     `expert` is a function from contexts to actions; None is the task's scripted expert. What was executed is recorded
-    as the action; `proposed` [N, T, ...] is the policy's, `intervened` [N, T] marks where he acted, with
-    log-probability 0, since his is unknown: nothing that forms ratios may learn from it. Logs the share `intervened`.
-    An evaluation has no overseer. Degenerate: rate 0 is `gather`.
+    as the action; `proposed` [N, T, ...] is the policy's, `intervened` [N, T] marks takeovers, with log-probability 0,
+    since the overseer's is unknown: nothing that forms ratios may learn from it. Logs the share `intervened`. An
+    evaluation has no overseer. Degenerate: rate 0 is `gather`.
     """
 
     gather: Fragments = Fragments()
