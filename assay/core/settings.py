@@ -96,8 +96,9 @@ def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
     words = path.split(".")
     words[-1] = SYNONYMS.get(words[-1], words[-1])
     known = settings(recipe)
-    if tuple(words) in known:
-        return tuple(words)
+    written = [full for full in known if ".".join(full) == ".".join(words)]  # a name in it may have dots of its own
+    if written:
+        return written[0]
     matches = [full for full in known if full[-1] == words[-1] and is_subsequence(words, full)]
     matches = [full for full in matches if full[0] != "before"] or matches
     if len(matches) == 1:

@@ -301,6 +301,12 @@ def test_every_setting_can_be_set_to_what_it_is_by_its_full_path(pair: tuple[str
             assert recipe.set(".".join(path), value) == recipe
 
 
+def test_a_name_with_dots_of_its_own_can_be_set() -> None:
+    recipe = catalogue.recipe_for("dph-rl", catalogue.find_task("addition"), {})
+    path = next(path for path in settings(recipe) if any("." in word for word in path))
+    assert recipe.set(".".join(path), settings(recipe)[path]) == recipe
+
+
 @pytest.mark.parametrize("path", ["name", "steps"])
 def test_a_full_path_is_never_ambiguous(path: str) -> None:
     assert ppo().set(path, settings(ppo())[(path,)]) == ppo()
