@@ -53,9 +53,7 @@ STATIC = replace(SMALL, rollout=FixedOpponents(num_starts=16, player=1))
 
 
 def games(above: float = 0.0) -> Experience:
-    """Returns sequences of two roles that share games; the first role's outcomes are larger and less spread, the
-    second's further `above` 0 than below it.
-    """
+    """Returns sequences of two roles that share games: outcomes larger and less spread, and further `above` 0."""
     data = probes.sequences(num=24)
     role = torch.arange(len(data)) % 2
     second = data.reward + above * data.reward.clamp(min=0.0)

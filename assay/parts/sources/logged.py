@@ -86,8 +86,7 @@ class Log(Described):
     def columns(self, task: Task) -> dict[str, Tensor]:
         """Returns the transitions, a function of this description and the task alone."""
         if not isinstance(task, ScriptedTask) or task.expert is None:
-            fix = "Use --data FILE, or replace(task, expert=...)"
-            raise AssayError(f"task '{task.name}' has no scripted expert to generate an offline dataset with. {fix}")
+            raise AssayError(f"task '{task.name}' has no scripted expert. Name an offline dataset: --data FILE")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
         careless = task.reckless if self.reckless and isinstance(task, CostlyTask) else None
         actor, samples = NoisyExpert(careless or task.expert, task.spec, self.noise), np.zeros(self.episodes, np.int64)
