@@ -104,7 +104,7 @@ def test_a_claim_that_does_not_end_is_stopped() -> None:
 def test_a_sample_trains_only_where_a_mutant_passes_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[Method] = []
 
-    def trained(method: Method) -> list[float]:
+    def trained(method: Method, seconds: float) -> list[float]:
         runs.append(method)
         return [0.0]
 

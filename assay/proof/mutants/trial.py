@@ -111,8 +111,10 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
     spent, catching, last = dict[str, float](), set[str](), ""
     known: Mapping[str, str] = (read(key) or {}).get("caught_by", {})
     if runs:
+        begin = time.process_time()
         with traced() as reached:
-            plain = trained(method)
+            plain = trained(method, 20 * SECONDS)
+        patience = 3 * SECONDS + time.process_time() - begin
         if plain is None:
             raise AssayError(f"{key} does not train on its default task {method.default_task}. Fix it first")
     for mutant in chosen(found):
@@ -133,7 +135,7 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
             yield Result(mutant.rule, mutant.name, SURVIVED)
             continue
         with mutant.install():
-            changed = trained(method)
+            changed = trained(method, patience)
         outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
         yield Result(mutant.rule, mutant.name, outcome)
 
@@ -199,10 +201,12 @@ def traced() -> Iterator[set[CodeType]]:
         threading.setprofile(None)
 
 
-def trained(method: Method) -> list[float] | None:
-    """Returns numbers of a short training run of the method on its default task; None if it stops with an error."""
+def trained(method: Method, seconds: float) -> list[float] | None:
+    """Returns numbers of a short training run of the method on its default task; None if it stops with an error, or
+    takes more than these seconds of computing.
+    """
     try:
-        with limited(3 * SECONDS):
+        with limited(seconds):
             return stamps.behaviour(method.recipe(home(method)), catalogue.find_task(method.default_task))
     except (Exception, Overtime):
         return None
