@@ -100,7 +100,7 @@ def wrongly_taken(recipe: Recipe) -> float:
     moved = (place[:, :-1] + 0.1 * executed[:, :-1]).clamp(-1.0, 1.0) - place[:, 1:]
     there = here[:, :-1] & here[:, 1:]
     wrong = (torch.cat([one.extra["intervened"][:, :8] for one in found], 1) != flags).sum()
-    wrong = wrong + (done != executed).sum() + (moved[there].abs() > 1e-6).sum() + (here[:, HORIZON]).sum()
+    wrong = wrong + (done != executed).sum() + (~(moved[there].abs() <= 1e-6)).sum() + (here[:, HORIZON]).sum()
     wrong = wrong + (torch.cat([one.extra["proposed"][:, :8] for one in found], 1) != proposed).sum()
     wrong = wrong + (torch.cat([one.logp[:, :8] for one in found], 1) != -1.0 * (here & ~flags)).sum()
     logged = sum(value for value, _ in scene.metrics["intervened"]) / sum(of for _, of in scene.metrics["intervened"])

@@ -61,7 +61,7 @@ def vote_gap(ours: Recipe) -> float:
     """Returns the distance from `VOTES`, and in a file of worked numbers from 1, 1 and 0 for 18 twice and 19."""
     task, file = probes.labelled("a", "b"), PromptTask("file", NUMBERS, ByteTokenizer(), 4, 64)
     told = (("She makes 18 dollars.", 0, 1.0), ("#### $18", 0, 1.0), ("19", 0, 0.0))
-    return max(probes.table_gap(ours, task, VOTES, faults=(5, 6)), probes.table_gap(ours, file, told))
+    return probes.worst(probes.table_gap(ours, task, VOTES, faults=(5, 6)), probes.table_gap(ours, file, told))
 
 
 # ---------------------------------------------------------------------------------------------------- one example

@@ -134,8 +134,10 @@ def test_going_on_after_some_decisions_is_the_same_episode(name: str) -> None:
 def test_a_rollout_that_forgets_is_refused() -> None:
     task = catalogue.find_task("twenty-questions-2")
     rollout = Chunks(num_starts=2, group_size=1, chunk=4, carry=1)
+    with pytest.raises(AssayError, match="has conversations of turns"):
+        rollout.init(Scene(task))
     with pytest.raises(AssayError, match="whole conversations"):
-        rollout(gathering(task, actor_of(task), np.array([0, 1]), DRAW), rollout.init(Scene(task)))
+        rollout(gathering(task, actor_of(task), np.array([0, 1]), DRAW), {})
 
 
 # ---------------------------------------------------------------------------------------------------- judging
