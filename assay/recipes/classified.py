@@ -30,8 +30,8 @@ def classifier(negatives: Origin) -> Stage:
 def classified(base: Recipe, source: Retained, refresh: bool = True) -> Recipe:
     """Returns `base` on the rewards and ends that a classifier finds in the batches of `source` as they are drawn.
 
-    A phase before trains it on demonstrations alone, and with `refresh` a stage of its own goes on with the policy's
-    states as negatives: one that only ever saw demonstrations fires where none of them went.
+    The classifier is pretrained on demonstrations alone. With `refresh` it is trained further, with the policy's states
+    as negatives: a classifier of demonstrations alone has false positives in states that none of them visits.
     """
     success, shown = {"success": Critic(BODY)}, (classifier(Origin.DATASET),)
     first = replace(base, name="classifier", critics=success, copies={}, rollout=None, source=DEMOS, stages=shown)

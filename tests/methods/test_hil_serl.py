@@ -14,7 +14,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience
+from assay.core.record import Draw, Experience, Progress
 from assay.core.schedules import Linear
 from assay.core.slots import Scene
 from assay.core.spaces import Context
@@ -76,6 +76,8 @@ def test_the_rate_may_follow_a_schedule() -> None:
     base = recipe()
     falling = replace(base, rollout=replace(base.rollout, rate=Linear(1.0, 0.0)))  # type: ignore[type-var]
     falling.check()
+    rates = [falling.at(Progress(step=step, num_steps=10)).rollout.rate for step in (0, 5, 10)]  # type: ignore[union-attr]
+    assert rates == [1.0, 0.5, 0.0]
 
 
 @pytest.mark.parametrize(

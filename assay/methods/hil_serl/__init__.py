@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes, same_gradient
+from assay.claims.classified import classifier_claims
 from assay.core.recipe import Recipe
 from assay.methods.hil_serl import claims
 from assay.methods.hil_serl.rollout import Overseen, Watched
@@ -62,14 +63,7 @@ METHOD = Method(
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, claims.losses_by_hand, lambda: claims.DATA,
                       probes.BOX_SPEC, at_most=1e-6),
-        same_gradient("the classifier's first negatives are demonstrated states", lambda: recipe().before[0].recipe,
-                      probes.classified.success_loss, lambda: claims.DATA, probes.BOX_SPEC),
-        Exact("it first learns from demonstrations alone",
-              lambda: probes.foreign_rows(recipe().before[0].recipe, claims.TASK), equals=0.0),
-        Exact("and begins online as it was", lambda: probes.hand_off_gap(recipe(), ["success"], probes.BOX_SPEC),
-              equals=0.0),
-        Exact("the temperature begins at 0.01",
-              lambda: recipe().critics["temperature"].build(probes.BOX_SPEC)(), equals=0.01),
+        *classifier_claims(recipe, claims.DATA, claims.TASK),
         Exact("a logit of 0 is a success, one below is not", lambda: probes.classified.success_gap(recipe()),
               equals=0.0),
         Exact("batches are half demonstrations, rewarded and ended by the classifier as it is now",

@@ -1,0 +1,27 @@
+"""Exact claims of methods whose reward is a learned classifier of success (`assay.recipes.classified`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from assay.claims.claim import Exact
+from assay.claims.gradient import same_gradient
+from assay.claims.probes import BOX_SPEC, classified, foreign_rows, hand_off_gap
+from assay.core.recipe import Recipe
+from assay.core.record import Experience
+from assay.core.slots import Task
+
+
+def classifier_claims(recipe: Callable[[], Recipe], data: Experience, task: Task) -> tuple[Exact, ...]:
+    """Returns the claims on the classifier's pretraining, on the weights handed on, and on the first temperature.
+
+    The recipe is made when a claim runs, so that a mutant of its functions is seen.
+    """
+    return (
+        same_gradient("the classifier's first negatives are demonstrated states", lambda: recipe().before[0].recipe,
+                      classified.success_loss, lambda: data, BOX_SPEC),
+        Exact("it first learns from demonstrations alone", lambda: foreign_rows(recipe().before[0].recipe, task),
+              equals=0.0),
+        Exact("and begins online as it was", lambda: hand_off_gap(recipe(), ["success"], BOX_SPEC), equals=0.0),
+        Exact("the temperature begins at 0.01", lambda: recipe().critics["temperature"].build(BOX_SPEC)(), equals=0.01),
+    )  # fmt: skip
