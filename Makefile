@@ -22,7 +22,7 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZER
 ISA_ENV := ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 \
 	$(if $(filter aarch64 arm64,$(shell uname -m)),ASSAY_TEST_ONEDNN=off)
 ISA_TESTS := tests/ops tests/engine tests/parts/critics tests/claims/test_estimators.py tests/methods/test_delethink.py \
-	tests/sampling/test_sampling.py
+	tests/decoding/test_sampling.py
 ISA_PARTS := obeys and (credit- or objective-PolicyGradient or regularizer-)
 
 .DEFAULT_GOAL := help

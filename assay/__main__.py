@@ -1,6 +1,6 @@
 """`python -m assay`."""
 
-from assay.app.cli import main
+from assay.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

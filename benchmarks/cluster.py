@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.ledger import Answer, Ledger, Restarts, Schedule, Work, WorkStopped
+from assay.runs.distributed.ledger import Answer, Ledger, Restarts, Schedule, Work, WorkStopped
 
 MEDIAN, CAP, SIGMA = 2_500, 28_000, 1.0
 DECODE, PER_ROW, SLOTS = 0.010, 0.00006, 128

@@ -101,10 +101,10 @@ class Lengths(Rollout):
 
     def __call__(self, scene: Scene, state: dict[str, Any]) -> Any:
         """Samples and records."""
+        from assay.decoding.fast import on_the_host
+        from assay.decoding.pages import Way
         from assay.ops import random
-        from assay.playing.completions import as_experience
-        from assay.sampling import on_the_host
-        from assay.sampling.pages import Way
+        from assay.rollouts.completions import as_experience
         from assay.tasks.language.prompts import prompt_ids
 
         task: Any = scene.task
@@ -128,8 +128,8 @@ class Lengths(Rollout):
 
 def sampler_of(actor: Any, size: Size, limit: Tensor, cache: float) -> Any:
     """With pages for all rows at once, or as many as the cache may have."""
-    from assay.sampling.sampler import Sampler
-    from assay.sampling.stacks import stack_of
+    from assay.decoding.layers import stack_of
+    from assay.decoding.scheduler import Sampler
 
     page, ahead = 64, 16
     pages = 2 + size.prompts * -(-size.prompt // page) + int(((limit + ahead - 1) // page + 1).sum())

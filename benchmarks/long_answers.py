@@ -32,7 +32,7 @@ REWARD = """def even(prompts, completions, **columns):
     return [float(len(one) % 2 == 0) for one in completions]
 """
 ON_GPU = """import sys, torch
-from assay.app.cli import main
+from assay.cli.main import main
 status = main(sys.argv[1:])
 print(f"peak {torch.cuda.max_memory_allocated() / 2**20}")
 sys.exit(status)

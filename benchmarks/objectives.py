@@ -24,14 +24,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from assay.app.report import comparison as comparison_page
 from assay.claims.claim import Curves
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.engine.machine import describe_machine
 from assay.engine.memory import ROWS, parts_below, whole_numbers
-from assay.evidence.intervals import Estimate, mean_interval
+from assay.report import comparison as comparison_page
 from assay.runs import catalogue, comparison
+from assay.statistics.intervals import Estimate, mean_interval
 
 TASKS = ("levels", "many-ways", "stale")
 TOKENS, ANSWERS = 2, 25_600

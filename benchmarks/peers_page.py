@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from assay.evidence.intervals import Estimate, difference_interval, mean_interval
+from assay.statistics.intervals import Estimate, difference_interval, mean_interval
 from benchmarks import peers_control, peers_offline
 from benchmarks.peers_runs import finished
 

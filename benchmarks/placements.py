@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.ledger import Schedule
+from assay.runs.distributed.ledger import Schedule
 from benchmarks.cluster import DECODE, HANDOVER, MEDIAN, PER_ROW, SIGMA, SLOTS, TRAINED_PER_SECOND, Cluster, Simulation
 
 STARTED = 1.0

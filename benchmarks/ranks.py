@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.core.trees import encoded
+from assay.engine.batch_shards import digest
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
-from assay.engine.shards import digest
 from assay.parts.rewards.function import FromFunction
+from assay.runs.distributed.ranks import Team
 from assay.runs.plan import make_plan
-from assay.runs.ranks import Team
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ def train_all(options: argparse.Namespace) -> None:
 
 def table(out: Path) -> list[dict[str, Any]]:
     """Returns one row per task and method: means over seeds with their 95 % intervals."""
-    from assay.evidence.intervals import mean_interval
+    from assay.statistics.intervals import mean_interval
 
     found = [json.loads(path.read_text()) for path in sorted(out.glob("*/result.json"))]
     rows = []

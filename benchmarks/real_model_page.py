@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.evidence.intervals import mean_interval
+from assay.statistics.intervals import mean_interval
 from benchmarks.peers_page import DOCS, FOLDER, draw, write
 from benchmarks.real_model import METHODS, QUESTIONS
 

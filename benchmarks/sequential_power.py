@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.evidence.intervals import difference_interval
-from assay.evidence.sequential import Decision, SequentialTest, Verdict, decide
+from assay.statistics.intervals import difference_interval
+from assay.statistics.sequential import Decision, SequentialTest, Verdict, decide
 
 Sampler = Callable[[np.random.Generator, int], np.ndarray]
 

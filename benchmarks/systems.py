@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene
-from assay.ledger import Schedule
 from assay.parts.rollouts.episodes import Episodes
 from assay.runs import catalogue
+from assay.runs.distributed.ledger import Schedule
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
 from assay.runs.progress import Mode
 from assay.runs.run import train

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from assay.claims.claim import Curves
+from assay.claims.testbeds.control.cost_corridor import within_budget
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.evidence.intervals import mean_interval
 from assay.runs.plan import make_plan
-from assay.tasks.testbeds.control.cost_corridor import within_budget
+from assay.statistics.intervals import mean_interval
 
 RESULTS = Path(__file__).with_name("testbeds_control.json")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "testbeds_control.md"

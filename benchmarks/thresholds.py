@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from assay.engine.machine import describe_machine
-from assay.evidence.intervals import mean_interval
 from assay.runs.progress import Mode
 from assay.runs.run import train
+from assay.statistics.intervals import mean_interval
 
 SEEDS = 5
 

@@ -54,7 +54,7 @@ def refreshed(source: Any) -> float:
 
 def measure(folder: Path) -> dict[str, float]:
     """Returns cpu-seconds of three refreshes, megabytes of JSON, and the peak memory of this process in MB."""
-    from assay.app.report.watch import Source
+    from assay.report.watch import Source
 
     source = Source(folder)
     found = {"first": refreshed(source), "same": refreshed(source)}

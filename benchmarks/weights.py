@@ -38,12 +38,12 @@ from assay.engine.flat import Flat
 from assay.engine.machine import describe_machine
 from assay.engine.placement import Placement
 from assay.parts.rewards.function import FromFunction
-from assay.runs.ipc import CudaMemory, SharedWeights
+from assay.runs.distributed.gpu_memory import CudaMemory, SharedWeights
+from assay.runs.distributed.weights import WeightFiles, Weights
 from assay.runs.options import GatherOptions
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute
-from assay.runs.weights import WeightFiles, Weights
 from benchmarks.ranks import different_characters
 
 DEADLINE = 60.0

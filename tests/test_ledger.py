@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
-from assay.ledger import ATTEMPTS, Answer, Ledger, Restarts, Schedule, Work, WorkStopped
+from assay.runs.distributed.ledger import ATTEMPTS, Answer, Ledger, Restarts, Schedule, Work, WorkStopped
 
 WORKERS = ("a", "b", "c")
 SCHEDULES = st.builds(

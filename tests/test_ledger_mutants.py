@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from hypothesis import is_hypothesis_test
 
-import assay.ledger
+import assay.runs.distributed.ledger
 from assay.core.errors import AssayError
 from tests import test_ledger as laws
 
@@ -75,7 +75,7 @@ MUTANTS = {
 
 def mutated(old: str, new: str) -> ModuleType:
     """Returns the ledger's module with one place replaced."""
-    source = inspect.getsource(assay.ledger)
+    source = inspect.getsource(assay.runs.distributed.ledger)
     assert source.count(old) == 1, f"{source.count(old)} places of the ledger are {old!r}"
     module = ModuleType("mutated_ledger")
     sys.modules[module.__name__] = module  # dataclasses look their module up

@@ -21,7 +21,7 @@ from typing import Any
 from assay.runs.pools import preloaded
 from tests import sketched
 
-COMMAND = "import sys; from assay.app.cli import main; sys.exit(main())"
+COMMAND = "import sys; from assay.cli.main import main; sys.exit(main())"
 """The program of the command line."""
 
 
@@ -29,7 +29,7 @@ def serve() -> None:
     """Makes the server that processes of the tests are forked from import all there is, whichever test is the first to
     start it; its forks draw no pictures either.
     """
-    everything = [*preloaded(), "assay.runs.gather_pool", "assay.runs.ranks", sketched.__name__]
+    everything = [*preloaded(), "assay.runs.distributed.worker_pool", "assay.runs.distributed.ranks", sketched.__name__]
     multiprocessing.set_forkserver_preload(everything)
     BaseContext.set_forkserver_preload = lambda context, names: None  # type: ignore[method-assign]
 

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.claims.testbeds.language.places import true_advantage
 from assay.engine.loop import Loop
-from assay.evidence.intervals import mean_interval
 from assay.runs import catalogue
 from assay.runs.plan import make_plan
-from assay.tasks.testbeds.language.places import true_advantage
+from assay.statistics.intervals import mean_interval
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "testbeds" / "language.json"
 EVALUATIONS = 20

@@ -10,9 +10,9 @@ from typing import Any
 
 import assay
 import assay.core.slots
-import assay.evidence
 import assay.parts
 import assay.recipes
+import assay.statistics
 
 MEMBERS = {
     "api/record.md": ("The record", ("core.record", "core.columns", "core.spaces")),
@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
         "api/index.md": public_page(),
         "api/slots.md": exported_page("Slots", assay.core.slots),
         "api/recipes.md": exported_page("Recipes", assay.recipes),
-        "api/evidence.md": exported_page("Statistics", assay.evidence),
+        "api/evidence.md": exported_page("Statistics", assay.statistics),
     }
     made |= {path: modules_page(title, names) for path, (title, names) in MEMBERS.items()}
     return made | {f"api/parts/{name}.md": modules_page(title_of(name), names) for name, names in parts().items()}

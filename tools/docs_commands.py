@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from assay.app import cli
+from assay.cli import main as cli
 from tools.docs_text import capital, code, plain, table
 
 PAGE = "commands.md"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from assay.evidence.intervals import number
+from assay.statistics.intervals import number
 
 WIDTH, HEIGHT, LEFT, RIGHT, LINE, AXIS = 480, 70, 16, 16, 26, 46
 """The picture, its borders, and the heights of the interval and of the axis."""

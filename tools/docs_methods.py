@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.app.report import claims, methods
+from assay.claims import stamps
 from assay.claims.claim import FAMILIES, Method
+from assay.claims.mutants import trial
 from assay.core.difference import ABSENT, Change, brief
 from assay.datasets.recorded import sources_of
-from assay.proof import stamps
-from assay.proof.mutants import trial
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Defaults
+from assay.report import claims, methods
 from assay.runs import catalogue
 from tools.docs_figures import interval_figure
 from tools.docs_links import DOCS, ROOT, source_block

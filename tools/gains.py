@@ -21,8 +21,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assay.claims.claim import Measured
-from assay.evidence.intervals import mean_interval
 from assay.runs import catalogue
+from assay.statistics.intervals import mean_interval
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from assay.claims.discover import classes_of, modules_of  # noqa: E402
 from assay.core.settings import children  # noqa: E402
-from assay.proof.discover import classes_of, modules_of  # noqa: E402
 from assay.runs import catalogue  # noqa: E402
 from assay.runs.code import imported_by, source_of  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Tries a random sample of mutants by other rules than those of `assay.proof.mutants`, which claims are written for.
+"""Tries a random sample of mutants by other rules than those of `assay.claims.mutants`, which claims are written for.
 
     python tools/other_mutants.py                    # all methods
     python tools/other_mutants.py grpo ppo --each 4
@@ -40,10 +40,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from assay.claims.claim import Method  # noqa: E402
-from assay.proof.mutants.edits import compiled, installed, tree_of  # noqa: E402
-from assay.proof.mutants.find import Mutant, functions_of, is_other  # noqa: E402
-from assay.proof.mutants.rules import text, variants  # noqa: E402
-from assay.proof.mutants.trial import CAUGHT, SURVIVED, Result, trials  # noqa: E402
+from assay.claims.mutants.edits import compiled, installed, tree_of  # noqa: E402
+from assay.claims.mutants.find import Mutant, functions_of, is_other  # noqa: E402
+from assay.claims.mutants.rules import text, variants  # noqa: E402
+from assay.claims.mutants.trial import CAUGHT, SURVIVED, Result, trials  # noqa: E402
 from assay.runs import catalogue  # noqa: E402
 
 FILE = ROOT / "benchmarks" / "other_mutants.json"

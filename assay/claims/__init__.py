@@ -1,26 +1,8 @@
-"""Claims of methods, and the probes that compute exact claims: what the folder of a method imports."""
+"""Claims of methods, one file each, and what measures them: probes, laws, mutants, stamps, verdicts, testbeds.
 
-from assay.claims.claim import Average, DecisionsTo, Dip, Edit, Exact, Expect, Final, Gain, Measured, Method
-from assay.claims.gradient import same_gradient
-from assay.claims.policies import AnswerProbability, Area, DistinctAt, Largest, PassAt
-from assay.claims.probes import by_hand
+The names that a claims file needs are imported on first use (see `core.lazy`). Training imports none of it.
+"""
 
-__all__ = [
-    "AnswerProbability",
-    "Area",
-    "Average",
-    "DecisionsTo",
-    "Dip",
-    "DistinctAt",
-    "Edit",
-    "Exact",
-    "Expect",
-    "Final",
-    "Gain",
-    "Largest",
-    "Measured",
-    "Method",
-    "PassAt",
-    "by_hand",
-    "same_gradient",
-]
+from assay.core.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

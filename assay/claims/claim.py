@@ -1,4 +1,4 @@
-"""Methods and their claims: exact ones (identities, every commit) and measured ones (paired seeds against a rival)."""
+"""Claims of methods: exact ones (identities, every commit) and measured ones (paired seeds against a rival)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
-from assay.recipes.defaults import EVERY, Defaults
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ class Measured:
 class Edit:
     """A mutant written by hand: `function` with the source text `old`, which occurs once in it, replaced by `new`.
 
-    For mistakes that no rule of `assay.proof.mutants.rules` makes. The exact claims must reject it.
+    For mistakes that no rule of `assay.claims.mutants.rules` makes. The exact claims must reject it.
     """
 
     name: str
@@ -240,43 +239,17 @@ class Edit:
     new: str
 
 
-FAMILIES = (
-    "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
-    "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
-    "systems",
-)  # fmt: skip
-"""The values of a method's `family`, in the order in which they are listed."""
-
-
 @dataclass(frozen=True)
-class Method:
-    """One method: its paper, recipe, departures from the paper, and claims.
+class Claims:
+    """What a method promises, and the wrong versions of it that the exact claims must reject.
 
-    `worlds` are the task defaults it works with, the four of EVERY unless given; `default_task` is the task it is
-    shown on. The formula is in the module's docstring. `key` is its name if that is not the folder's with '-' for '_'.
-    `base` makes the recipe that it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a
-    base. `aliases` are further names of the method, `variants` further recipes of the paper, each a function of the
-    world. `mutants` are wrong versions of its mechanism beside those that rules make; `equivalent` maps the description
-    of a mutant that no claim can reject to the reason.
-
-    A system changes how a recipe runs: `options` are the options of a run that it takes where the user gives none, by
-    the names of their fields (`gatherers`, `lag`, `env_workers`).
+    `mutants` are written by hand, beside those that rules make; `equivalent` maps the description of a mutant that no
+    claim can reject to the reason.
     """
 
-    paper: str
-    recipe: Callable[..., Recipe]
-    worlds: tuple[Defaults, ...] = EVERY
-    default_task: str = "countdown"
-    departures: tuple[str, ...] = ()
     claims: tuple[Exact | Measured, ...] = ()
-    key: str = ""
-    family: str = ""
-    base: Callable[..., Recipe] | None = None
-    aliases: tuple[str, ...] = ()
-    variants: Mapping[str, Callable[..., Recipe]] = field(default_factory=dict)
     mutants: tuple[Edit, ...] = ()
     equivalent: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exact(self) -> tuple[Exact, ...]:

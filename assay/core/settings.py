@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.core import hints
 from assay.core.errors import AssayError
+from assay.core.moved import recorded_name
 from assay.core.record import Progress
 
 
@@ -247,5 +248,5 @@ def describe(value: Any) -> Any:
     if isinstance(value, partial):
         return [describe(value.func), *(describe(item) for item in value.args), describe(value.keywords)]
     if callable(value):
-        return f"{value.__module__}.{value.__qualname__}"
+        return recorded_name(value)
     return value

@@ -22,13 +22,13 @@ from assay.core.recipe import Copy, Recipe, Stage, united
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums, widen
 from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term
 from assay.core.spaces import Spec
-from assay.engine import slices
+from assay.engine import optimizer_shards as slices
+from assay.engine.batch_shards import ALONE, Ranks, cut, summed
 from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
+from assay.engine.fsdp import Sharding, check_sharded, idle_passes
+from assay.engine.optimizer_shards import overwrite
 from assay.engine.placement import Placement, arrange
-from assay.engine.sharding import Sharding, check_sharded, idle_passes
-from assay.engine.shards import ALONE, Ranks, cut, summed
-from assay.engine.slices import overwrite
 from assay.engine.updates import Update, clip_scale, leaks
 from assay.engine.views import StageView as StageView
 from assay.engine.views import named

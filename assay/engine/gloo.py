@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.engine.shards import Item, Ranks, part_size, tree_sum
+from assay.engine.batch_shards import Item, Ranks, part_size, tree_sum
 
 BEAT, SILENCE = 1.0, 20.0
 """Seconds between two beats of a rank, and without a beat until it counts as lost."""

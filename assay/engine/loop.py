@@ -20,13 +20,13 @@ from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Need, Origin, Progress, State, Sums, concatenate
 from assay.core.slots import Sampled, Scene, Task, Transform, logp_of
 from assay.core.slots.scene import DISCARDED, NO_STARTS
+from assay.engine.batch_shards import digest
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
 from assay.engine.gathering import Gatherers, gathered, rewarded, rolled_out
-from assay.engine.guards import STANDARD, Alarm, Moment, Watch
+from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
-from assay.engine.shards import digest
 from assay.engine.updates import Update
 from assay.ops import groups
 

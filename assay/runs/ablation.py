@@ -27,8 +27,8 @@ from assay.core.difference import Change, brief, differences, taken
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
-from assay.evidence.intervals import Estimate, mean_interval
 from assay.runs.comparison import Arm, Outcome
+from assay.statistics.intervals import Estimate, mean_interval
 
 MOST = 4
 """Number of factors up to which all combinations are trained."""

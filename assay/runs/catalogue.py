@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
-import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
-import assay.methods
-import assay.tasks
-from assay.claims.claim import Method
 from assay.core.errors import AssayError
 from assay.core.hints import nearest
 from assay.core.optimizers import Adam
@@ -29,12 +24,15 @@ from assay.core.slots import ModelSpec, Task
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
 from assay.recipes.defaults import Defaults, defaults_of
-from assay.runs.own import things
-from assay.runs.own.addresses import Address, parsed_address
-from assay.runs.own.files import file_of
-from assay.runs.own.loading import load
+from assay.recipes.method import Method
+from assay.runs import method_index
+from assay.runs.user_code import methods_and_tasks
+from assay.runs.user_code.addresses import Address, parsed_address
+from assay.runs.user_code.loading import load
 from assay.tasks.language import files
 
+ADAPTED = ("reasoning-gym", "pettingzoo", "envpool")
+"""Prefixes of the names of other libraries' tasks."""
 GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
 """Ids that Gymnasium knows; its form module:ID, which imports the module, is own code."""
 
@@ -44,65 +42,28 @@ PRETRAINED_RATE = 5e-6
 PRETRAINED_CRITIC_RATE = 1e-5
 """Default peak learning rate of critics on a pretrained network; larger, since their heads start at 0."""
 
-
-def modules_of(package: ModuleType) -> list[ModuleType]:
-    """Returns the modules and packages directly inside a package, in alphabetical order."""
-    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
-    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-
-
-def folder_of(name: str) -> Path:
-    """Returns the folder of a built-in method, or of a variant's method: `methods/KEY`."""
-    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_").replace(".", "_")
+TASK_FILES = ("tasks/*/*.py", "claims/testbeds/*/__init__.py")
+"""Files of the package that may define tasks, in a mapping `LEVELS` from name to maker."""
+ENTRY_POINTS = "assay.methods", "assay.tasks"
+"""Groups of entry points by which an installed package brings methods and tasks under names of its own."""
 
 
-def file_beside(name: str, ending: str) -> Path:
-    """Returns a file that belongs to a method: `methods/KEY/ENDING`, or STEM.ENDING beside the file of an own one."""
-    own = method_address(name)
-    return folder_of(name) / ending if own is None else file_of(own.source).with_name(f"{own.stem}.{ending}")
+# ---------------------------------------------------------------------------------------------------- methods
+def methods() -> Mapping[str, Method]:
+    """Returns every built-in method that can be imported, by key."""
+    return method_index.methods()
 
 
 def method_key(name: str) -> str:
     """Returns the name that a method's claims are kept under: without the variant, or the address of an own method."""
-    return name.partition(":")[0] if method_address(name) is None else name
-
-
-@cache
-def methods() -> Mapping[str, Method]:
-    """Returns every method by its name: its `key`, or the module's name with '-' for '_'."""
-    found = [(module.METHOD, name_of(module)) for module in modules_of(assay.methods)]
-    return {method.key or name.replace("_", "-"): method for method, name in found}
-
-
-def name_of(module: ModuleType) -> str:
-    """Returns the last part of a module's name."""
-    return module.__name__.rsplit(".", 1)[1]
+    return (method_index.key_of(name.partition(":")[0]) or name) if method_address(name) is None else name
 
 
 def method_text(name: str) -> str:
     """Returns the docstring of a method: what it changes, the formula, the reason."""
     own = method_address(name)
-    module = load(own.source) if own else importlib.import_module(f"{assay.methods.__name__}.{folder_of(name).name}")
+    module = load(own.source) if own else importlib.import_module(method_index.entries()[method_key(name)].module)
     return (module.__doc__ or (own.stem if own else name)).strip()
-
-
-def verdict(name: str) -> dict[str, Any] | None:
-    """Returns the committed verdict of the method's measured claims, if there is one."""
-    path = file_beside(name, "verdict.json")
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
-@cache
-def tasks() -> Mapping[str, Callable[..., Task]]:
-    """Returns every built-in task by its name: the `LEVELS` of the modules of `tasks/`; adapters have none."""
-    found: dict[str, Callable[..., Task]] = {}
-    for folder in modules_of(assay.tasks):
-        for module in modules_of(folder) if name_of(folder) != "adapters" else []:
-            for name, make in vars(module).get("LEVELS", {}).items():
-                if name in found:
-                    raise AssayError(f"two tasks are called '{name}'. Rename the one of {module.__name__}")
-                found[name] = make
-    return found
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
@@ -112,52 +73,49 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
     raise AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
 
 
-@cache
-def names() -> Mapping[str, str]:
-    """Returns every name that a method can be called by: keys, aliases, METHOD:VARIANT and VARIANT; each means one
-    of them.
-
-    AssayError for a name that means two.
-    """
-    found: dict[str, str] = {}
-    for key, method in methods().items():
-        variants = {f"{key}:{variant}": f"{key}:{variant}" for variant in method.variants}
-        short = {variant: f"{key}:{variant}" for variant in method.variants}
-        for name, meant in ({key: key} | dict.fromkeys(method.aliases, key) | variants | short).items():
-            if found.setdefault(name, meant) != meant:
-                raise AssayError(f"'{name}' is a name of {found[name]} and of {meant}. Rename one of them.")
-    return found
-
-
 def method_address(name: str) -> Address | None:
-    """Returns the address of an own method: FILE.py, FILE.py:NAME, package.module:NAME; None for any other name."""
-    asked = name.lower().replace("_", "-")
-    return None if asked in names() or asked.partition(":")[0] in names() else parsed_address(name)
+    """Returns the address of an own method: FILE.py, FILE.py:NAME, package.module:NAME, or the name that an installed
+    package gives it; None for a built-in method and any other name.
+    """
+    if method_index.key_of(name.partition(":")[0]) is not None:
+        return None
+    return installed_address(ENTRY_POINTS[0], name) or parsed_address(name)
+
+
+def installed_address(group: str, name: str) -> Address | None:
+    """Returns the address that an installed package declares under a name in `[project.entry-points."assay.methods"]`
+    or `"assay.tasks"`; None if no package does.
+    """
+    found = [point.value for point in metadata.entry_points(group=group, name=name)]
+    return parsed_address(found[0]) if found else None
 
 
 def find_method(name: str) -> tuple[str, Method]:
-    """Returns a method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals. A file
-    or an import path is an own method (see `own.things.own_method`).
+    """Returns a method by name, alias or METHOD:VARIANT; '-' and '_' are the same, and so are capitals. A file or an
+    import path is an own method (see `user_code.methods_and_tasks.own_method`). Imports that method and no other.
 
-    Returns its full name and the method. A variant is the method with the variant's recipe, derived from the method's.
+    Returns its full name and the method. A variant is the method with the variant's recipe, derived from the method's;
+    a prefix KEY- of its name may be left out.
     """
     own = method_address(name)
     if own is not None:
-        return str(own), things.own_method(own)
-    asked = name.lower().replace("_", "-")
-    key, _, variant = asked.partition(":")
-    full = names().get(f"{names().get(key, key)}:{variant}" if variant else asked)
-    if full is None and variant and key in names():
-        has = ", ".join(methods()[names()[key].partition(":")[0]].variants) or "none"
-        raise AssayError(f"method '{key}' has no variant '{variant}'. It has: {has}")
-    if full is None:
-        unknown("method", name, names(), "assay list shows all; a file (FILE.py) works too.")
-    key, _, variant = full.partition(":")
-    method = methods()[key]
+        return str(own), methods_and_tasks.own_method(own)
+    asked, _, variant = name.lower().replace("_", "-").partition(":")
+    key = method_index.key_of(asked)
+    if key is None:
+        known = [*method_index.names(), *metadata.entry_points(group=ENTRY_POINTS[0]).names]
+        short = [full for full in known if full.endswith(f":{asked}")]
+        meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
+        unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")
+    method = method_index.import_method(key)
     if not variant:
-        return full, method
-    recipe = partial(named, variant, method.variants[variant])
-    return full, replace(method, recipe=recipe, base=method.recipe, aliases=(), variants={})
+        return key, method
+    full = next((one for one in (variant, f"{key}-{variant}") if one in method.variants), None)
+    if full is None:
+        has = ", ".join(method.variants) or "none"
+        raise AssayError(f"method '{key}' has no variant '{variant}'. It has: {has}")
+    recipe = partial(named, full, method.variants[full])
+    return f"{key}:{full}", replace(method, recipe=recipe, base=method.recipe, aliases=(), variants={})
 
 
 def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
@@ -165,10 +123,55 @@ def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe
     return replace(function(*arguments), name=name)
 
 
+# ---------------------------------------------------------------------------------------------------- tasks
+@cache
+def task_files() -> Mapping[str, str]:
+    """Returns the text of each module that defines tasks, by the module's name."""
+    root = Path(__file__).parents[1]
+    files = [file for pattern in TASK_FILES for file in sorted(root.glob(pattern))]
+    texts = {".".join(file.relative_to(root.parent).with_suffix("").parts): file.read_text() for file in files}
+    return {name.removesuffix(".__init__"): text for name, text in texts.items() if "\nLEVELS" in text}
+
+
+@cache
+def tasks() -> Mapping[str, Callable[..., Task]]:
+    """Returns every built-in task by its name: the `LEVELS` of the modules that define tasks."""
+    found: dict[str, Callable[..., Task]] = {}
+    for module in task_files():
+        for name, make in importlib.import_module(module).LEVELS.items():
+            if name in found:
+                raise AssayError(f"two tasks are called '{name}'. Rename the one of {module}")
+            found[name] = make
+    return found
+
+
+@cache
+def built_in_task(name: str) -> Callable[..., Task] | None:
+    """Returns what makes a built-in task; None if there is no such task.
+
+    `LEVELS` decides. Only modules whose text can make the name are imported: those with the name itself, then those
+    that number it (f"sorting-{level}"), then those that compose names (f"{game}{form}").
+    """
+    stem = name.rpartition("-")[0]
+    texts = {module: text[text.index("\nLEVELS") :] for module, text in task_files().items()}
+    for sign in (f'"{name}"', f'f"{stem}-{{', 'f"{'):
+        for module in (module for module, text in texts.items() if sign in text):
+            make: Callable[..., Task] | None = importlib.import_module(module).LEVELS.get(name)
+            if make is not None:
+                return make
+    return None
+
+
 def task_address(name: str) -> Address | None:
-    """Returns the address of an own environment or task: FILE.py:NAME, package.module:NAME; None for any other name."""
-    adapted = name.partition(":")[0] in {*tasks(), "reasoning-gym", "pettingzoo", "envpool"}
-    return None if adapted or "," in name.partition(".py")[0] else parsed_address(name)
+    """Returns the address of an own environment or task: FILE.py:NAME, package.module:NAME, or the name that an
+    installed package gives it; None for any other name.
+    """
+    if "," in name.partition(".py")[0]:
+        return None
+    key = name.partition(":")[0]
+    if key in ADAPTED or (own := parsed_address(name)) is None:
+        return installed_address(ENTRY_POINTS[1], name)
+    return None if built_in_task(key) else own
 
 
 def find_task(name: str, *, needs_answers: bool = True) -> Task:
@@ -182,11 +185,9 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """
     if not name.strip():
         raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
-    if name in tasks():
-        return tasks()[name]()
     key, _, dials = name.partition(":")
-    if key in tasks():
-        return with_dials(key, tasks()[key], dials)
+    if "." not in key and key not in ADAPTED and (make := built_in_task(key)):
+        return with_dials(key, make, dials) if dials else make()
     if own := task_address(name):
         return own_task(own)
     if files.names_files(name):
@@ -226,8 +227,8 @@ def own_task(address: Address) -> Task:
         load(address.source)
         return gymnasium_task(name)
     plain = Address(address.source, name)
-    make = things.task_maker(plain)
-    return things.own_task(plain, partial(with_dials, str(plain), make, dials) if dials else make)
+    make = methods_and_tasks.task_maker(plain)
+    return methods_and_tasks.own_task(plain, partial(with_dials, str(plain), make, dials) if dials else make)
 
 
 def with_dials(name: str, make: Callable[..., Any], dials: str) -> Any:

@@ -16,12 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assay.core.lazy import homes_of
 from assay.core.settings import children
 
 CORE = ("assay.engine.loop", "assay.engine.engine", "assay.engine.evaluation")
 """Modules that every run uses."""
 NOT_NUMBERS = (
-    "assay.core.slots", "assay.engine.alarms", "assay.engine.guards", "assay.engine.learning", "assay.core.store",
+    "assay.core.slots", "assay.engine.guards", "assay.core.store",
     "assay.version", "assay.runs.folder", "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal",
     "assay.core.extras",
 )  # fmt: skip
@@ -60,14 +61,20 @@ def imported_by(module: str) -> tuple[str, ...]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(source_of(module))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "assay":
-            below = [f"{node.module}.{alias.name}" for alias in node.names]
-            named = [name for name in below if is_module(name)]
-            names.update(named)
-            if len(named) < len(below) and node.module != "assay":
-                names.add(node.module)
+            for alias in node.names:
+                home = homes_in(node.module).get(alias.name, node.module)
+                below = f"{home}.{alias.name}"
+                names.add(below if is_module(below) else home)
         elif isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names if alias.name.startswith("assay."))
-    return tuple(sorted(names))
+    return tuple(sorted(names - {"assay"}))
+
+
+@cache
+def homes_in(module: str) -> dict[str, str]:
+    """Returns the modules that the names of a flat namespace such as `assay.method` come from; empty for others."""
+    spec = importlib.util.find_spec(module)
+    return homes_of(spec.origin) if spec is not None and spec.origin is not None else {}
 
 
 @cache

@@ -25,18 +25,18 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.machine import describe_machine
-from assay.evidence.intervals import Estimate, difference_interval, inside, mean_interval, widths
-from assay.evidence.scores import bootstrap as bootstrapped
-from assay.evidence.scores import iqm, probability_of_improvement
-from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.runs import catalogue
 from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.code import code_of, modules_of
 from assay.runs.config import read_config
 from assay.runs.jobs import Failure, Result, run_jobs
-from assay.runs.own.running import try_rewards
 from assay.runs.pools import Child, Job, Pool, Processes
 from assay.runs.ranges import Range, known_range
+from assay.runs.user_code.running import try_rewards
+from assay.statistics.intervals import Estimate, difference_interval, inside, mean_interval, widths
+from assay.statistics.scores import bootstrap as bootstrapped
+from assay.statistics.scores import iqm, probability_of_improvement
+from assay.statistics.sequential import Decision, SequentialTest, decide
 
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds per interim analysis, and the maximum of interim analyses: between 5 and 20 seeds per arm."""

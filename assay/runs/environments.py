@@ -13,8 +13,8 @@ from assay.models.bodies.perceptron import Vectors
 from assay.models.bodies.standardised import Standardised
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.standardised import Standardising
-from assay.runs.own.addresses import needed_address
-from assay.runs.own.loading import value_of
+from assay.runs.user_code.addresses import needed_address
+from assay.runs.user_code.loading import value_of
 from assay.tasks.adapters.gymnasium import EnvironmentTask
 from assay.tasks.adapters.gymnasium_instances import NO_LIMIT, without_limit
 from assay.tasks.control.frames import with_frames

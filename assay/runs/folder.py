@@ -28,9 +28,9 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.store import open_own, write_text
-from assay.evidence.intervals import Change, formatted, number
 from assay.runs.progress import Noted, duration
 from assay.runs.terminal import printable
+from assay.statistics.intervals import Change, formatted, number
 
 METRICS, SAMPLES, PICTURE, README = "metrics.jsonl", "samples.jsonl", "learning_curve.png", "README.md"
 RESERVED = ("step", "time", "not_finite")

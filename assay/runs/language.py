@@ -12,6 +12,7 @@ from assay.core.recipe import Copy, Recipe
 from assay.core.record import Need
 from assay.core.slots import ModelSpec, RepeatingTask, Task
 from assay.core.spaces import Vocabulary
+from assay.decoding.sampling_parameters import Narrowing
 from assay.models.heads.categorical import Categorical
 from assay.models.heads.gaussian import Distribution
 from assay.models.model import Policy
@@ -21,7 +22,6 @@ from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.parts.rollouts.stale import Stale
 from assay.parts.sources.demonstrations import Demonstrations, Pairs
-from assay.playing.narrowing import Narrowing
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask

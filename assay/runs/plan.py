@@ -31,14 +31,14 @@ from assay.runs.checks import (
     has_demonstrations,
 )
 from assay.runs.config import MORE, PROCESSES, precision_of, read_config, recorded
-from assay.runs.gather_checks import check_gathering
+from assay.runs.distributed.checks import check_gathering
 from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
-from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
-from assay.runs.own.reward_model import reward_model
-from assay.runs.own.rewards import with_components
-from assay.runs.starts import Start, start_of
 from assay.runs.systems import as_the_method_runs
+from assay.runs.user_code.consent import Code, Consent, checked_code, consent_of, own_sources
+from assay.runs.user_code.reward_model import reward_model
+from assay.runs.user_code.rewards import with_components
+from assay.runs.warm_start import Start, start_of
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.files import anchored_files
 from assay.tasks.language.preferences import PairsTask

@@ -18,8 +18,8 @@ import numpy as np
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
-from assay.evidence.intervals import Series, Values
 from assay.runs.terminal import printable
+from assay.statistics.intervals import Series, Values
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2.5)), (0, (1, 1.6)), (0, (7, 2, 1, 2)), (0, (3, 1.5)))

@@ -22,9 +22,9 @@ from typing import Any
 import assay.methods
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.runs.own.consent import Code, own_sources
-from assay.runs.own.loading import load
 from assay.runs.plan import Plan, make_plan
+from assay.runs.user_code.consent import Code, own_sources
+from assay.runs.user_code.loading import load
 
 EVALUATIONS = 10
 """Evaluations of runs that are compared, the same for all arms, unless the options say otherwise."""

@@ -22,8 +22,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from assay.evidence.intervals import number
 from assay.runs.terminal import ASCII_SPARKS, SPARKS, Trace, printable
+from assay.statistics.intervals import number
 
 REFRESH_SECONDS, REFRESH_SHARE = 1 / 8, 0.02
 PLAIN_SECONDS, PLAIN_SHARE = 30.0, 0.1

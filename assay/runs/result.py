@@ -15,12 +15,12 @@ from assay.core.recipe import Recipe
 from assay.core.record import Certified
 from assay.core.slots import Task
 from assay.engine import evaluation
-from assay.engine.guards import Alarm, Alarms
-from assay.evidence.intervals import Change, Estimate, measured_change
+from assay.engine.guards.correctness import Alarm, Alarms
 from assay.runs import plot
 from assay.runs.deploy import with_predict
 from assay.runs.progress import Noted
 from assay.runs.ranges import range_of
+from assay.statistics.intervals import Change, Estimate, measured_change
 
 
 @dataclass

@@ -28,20 +28,20 @@ from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.runs.checks import check_shards, checked_steps
 from assay.runs.deploy import with_predict
+from assay.runs.distributed.checks import check_gathering
+from assay.runs.distributed.ranks import Team
+from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
-from assay.runs.gather_checks import check_gathering
-from assay.runs.gather_pool import gatherers_of
+from assay.runs.library_versions import check_base
 from assay.runs.options import RunOptions
-from assay.runs.own.running import own_code
 from assay.runs.phases import before
 from assay.runs.plan import WARMUP, Plan, make_plan, plan_of
 from assay.runs.progress import Mode
-from assay.runs.ranks import Team
 from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
-from assay.runs.starts import chosen, weights_from
-from assay.runs.versions import check_base
+from assay.runs.user_code.running import own_code
+from assay.runs.warm_start import chosen, weights_from
 from assay.runs.worker import Callback, Listeners, Worker, fitting, restore
 
 PHASE = "phase-1-" + WARMUP

@@ -8,11 +8,11 @@ from typing import Any
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.evidence.tuning import Asked, Choice, Report, Settings, Space, Uniform, Whole
 from assay.runs import catalogue
 from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job, Pool, Processes
+from assay.statistics.tuning import Asked, Choice, Report, Settings, Space, Uniform, Whole
 
 
 def parsed_space(words: Sequence[str]) -> Space:

@@ -20,7 +20,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from assay.evidence.intervals import Change, Estimate, Series, Values, digits, number
+from assay.statistics.intervals import Change, Estimate, Series, Values, digits, number
 
 COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
 MARKS = "*o+x#@"

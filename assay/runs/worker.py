@@ -19,22 +19,22 @@ from assay.core.errors import AssayError
 from assay.core.record import Certified, State
 from assay.core.trees import encoded
 from assay.engine import evaluation
-from assay.engine.guards import Alarm, Alarms, GuardError
+from assay.engine.guards.correctness import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import describe_machine
 from assay.engine.memory import estimates
 from assay.runs import result
 from assay.runs.config import differing
+from assay.runs.distributed.ranks import written
 from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
-from assay.runs.own.running import try_rewards
+from assay.runs.library_versions import base_files, check_base, compared_versions
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
-from assay.runs.ranks import written
 from assay.runs.result import Run
 from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
 from assay.runs.sinks import Sink
-from assay.runs.versions import base_files, check_base, compared_versions
+from assay.runs.user_code.running import try_rewards
 from assay.version import __version__
 
 SAMPLES = 8

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assay.claims import verdicts
 from assay.claims.claim import Final, Measured
-from assay.claims.policies import AnswerProbability, Area, DistinctAt, Largest, PassAt
+from assay.claims.metrics import AnswerProbability, Area, DistinctAt, Largest, PassAt
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.models.model import Policy
-from assay.proof import verdicts
 from assay.recipes.defaults import BIGRAMS, PLACES
 from assay.recipes.group import grpo, reinforce
 from assay.runs import catalogue

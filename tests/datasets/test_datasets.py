@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase
 from assay.core.record import Draw
@@ -36,7 +36,7 @@ from assay.datasets.made import (
 )
 from assay.datasets.recorded import Recorded, RecordedPlay, stamped, with_data
 from assay.engine.loop import Loop
-from assay.methods.dual_rl.base import f_dvl, recoil
+from assay.methods.dual_rl import f_dvl, recoil
 from assay.ops.random import hashed
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.sources.demonstrations import DemonstratedDecisions

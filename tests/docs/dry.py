@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from assay.app import cli, commands, data_commands
-from assay.app.options import parsed_settings
-from assay.app.report import methods
+from assay.cli import commands, data_commands
+from assay.cli import main as cli
+from assay.cli.options import parsed_settings
 from assay.datasets import files, made
-from assay.runs import catalogue, pools, ray_pool, run
+from assay.report import methods
+from assay.runs import catalogue, pools, run
+from assay.runs.distributed import ray_pool
 from tests.docs.blocks import ROOT
 
 SMALL = 12

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.engine import evaluation
 from tests.docs import blocks

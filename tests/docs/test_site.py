@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from assay.app import cli
-from assay.app.report import methods
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
+from assay.report import methods
 from assay.runs import catalogue
 from assay.runs.plan import make_plan
 from tests.docs.blocks import ROOT

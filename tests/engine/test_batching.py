@@ -16,7 +16,7 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
-from assay.playing import text
+from assay.rollouts import text
 from assay.runs import catalogue
 
 SMALL = Policy(Transformer(width=32, layers=2, heads=2))

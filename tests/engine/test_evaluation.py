@@ -13,11 +13,11 @@ import torch
 from assay.core.errors import AssayError
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.evidence.intervals import by_cluster, cluster_interval, mean_interval, measured_change
 from assay.runs import catalogue
 from assay.runs.folder import read_samples
 from assay.runs.plan import make_plan
 from assay.runs.run import execute
+from assay.statistics.intervals import by_cluster, cluster_interval, mean_interval, measured_change
 
 SMALL = {"actor.width": 16, "actor.layers": 1, "actor.heads": 1}
 

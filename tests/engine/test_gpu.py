@@ -17,6 +17,12 @@ import assay
 from assay import recipes
 from assay.core.record import Draw, Experience, Need
 from assay.core.spaces import Spec, Vocabulary
+from assay.decoding import kernels
+from assay.decoding.layers import stack_of
+from assay.decoding.pages import Way
+from assay.decoding.sampling_parameters import Narrowing
+from assay.decoding.scheduler import Sampler
+from assay.decoding.sessions import Session
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement, arrange
@@ -28,15 +34,9 @@ from assay.ops import random
 from assay.ops.decoded import Stop
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
-from assay.playing import text
-from assay.playing.narrowing import Narrowing
+from assay.rollouts import text
 from assay.runs import catalogue
 from assay.runs.progress import Mode
-from assay.sampling import kernels
-from assay.sampling.pages import Way
-from assay.sampling.sampler import Sampler
-from assay.sampling.sessions import Session
-from assay.sampling.stacks import stack_of
 from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

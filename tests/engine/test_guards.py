@@ -19,8 +19,8 @@ from assay.core.optimizers import Adam
 from assay.core.record import Experience, Loss, Need, Origin, Progress, State, Sums
 from assay.core.slots import Objective, Regularizer, Reward, Scene
 from assay.core.verifier import VERIFIED
-from assay.engine.guards import STANDARD, Alarm, Alarms, Moment
-from assay.engine.learning import FewCut, FewSkipped, HeldOutFollows, LivePolicy
+from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment
+from assay.engine.guards.learning import FewCut, FewSkipped, HeldOutFollows, LivePolicy
 from assay.engine.loop import Loop
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.laws.bench import smaller
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import Experience, Loss, Need, State, pad
@@ -29,7 +30,6 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.fresh import flatten
-from assay.proof.laws.bench import smaller
 from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition

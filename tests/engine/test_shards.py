@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from assay.claims.panel import small
 from assay.core.errors import AssayError
 from assay.core.record import Experience
+from assay.engine.batch_shards import cut, tree_sum
+from assay.engine.fsdp import idle_passes
 from assay.engine.gathering import joined
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.engine.sharding import idle_passes
-from assay.engine.shards import cut, tree_sum
-from assay.proof.panel import small
 from assay.runs import catalogue
 from assay.runs.plan import make_plan
 from tests.engine.test_invariance import tokens

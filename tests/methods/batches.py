@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from assay.claims.laws.cases import RAGGED, TOKENS, build
 from assay.core.record import Experience
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
-from assay.proof.laws.cases import RAGGED, TOKENS, build
 
 
 def slope_of(trust: object, log_ratio: Tensor, advantage: Tensor) -> Tensor:

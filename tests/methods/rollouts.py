@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from assay.claims.laws.rollout import built, small_actor
 from assay.core.record import Draw, Experience
 from assay.core.slots import Scene
-from assay.proof.laws.rollout import built, small_actor
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.language.countdown import countdown

@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.core.record import Draw, Experience, concatenate
 from assay.engine.loop import Loop
-from assay.methods.advantage_alignment_llm.credit import AlignAdvantages, LeaveOneOutToGo
+from assay.methods.advantage_alignment_llm import AlignAdvantages, LeaveOneOutToGo
 from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshSequences

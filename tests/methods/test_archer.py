@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from assay.claims import probes
+from assay.claims.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
 from assay.core.record import Draw, Experience, Progress, concatenate, pad
 from assay.core.schedules import Delayed
 from assay.core.slots import Scene
@@ -21,7 +22,6 @@ from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
-from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
 from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit

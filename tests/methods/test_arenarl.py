@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from assay.claims import probes
+from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.arenarl.arena import Arena, JudgedAlone
-from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, bracket, ranks
+from assay.methods.arenarl import AnchorOnly, Arena, JudgedAlone, RoundRobin, SeededElimination, bracket, ranks
 from assay.parts.rewards.judges import FunctionJudge, OutcomeJudge
-from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
 from tests.methods.members import members

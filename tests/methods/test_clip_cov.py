@@ -10,7 +10,7 @@ from assay.core.record import Draw, Scored
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods import clip_cov
-from assay.methods.clip_cov.credit import DropHighCovariance, HoldHighCovariance, covariance_of
+from assay.methods.clip_cov import DropHighCovariance, HoldHighCovariance, covariance_of
 from assay.parts.regularizers.divergence import NEVER, KlWhereHeld
 from assay.runs import catalogue
 from tests.methods.batches import empty, ragged, with_advantage

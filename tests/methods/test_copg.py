@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
+from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.core.record import Scored
 from assay.methods import copg
 from assay.parts.objectives.regression import RegressLogRatio
-from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.recipes.defaults import TABLE
 from tests.methods.members import members, total
 

@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+from assay.claims.laws import check_wrapper
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Need, Score
 from assay.core.slots import Scene, Wrapper
-from assay.methods.delethink.in_chunks import ChunkedActor, InChunks
-from assay.methods.delethink.rollout import Chunks
+from assay.decoding.sampling_parameters import NarrowedActor, Narrowing
+from assay.methods.delethink import ChunkedActor, Chunks, InChunks
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.ops import groups
 from assay.parts.rollouts.episodes import Episodes, group_rows
 from assay.parts.rollouts.narrowed import Narrowed
-from assay.playing.narrowing import NarrowedActor, Narrowing
-from assay.playing.text import with_outcomes
-from assay.proof.laws import check_wrapper
+from assay.rollouts.text import with_outcomes
 from assay.runs import catalogue
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.sorting import sorting

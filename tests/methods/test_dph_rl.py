@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import assay
+from assay.claims.testbeds.language.sparse import levels
 from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.methods.dph_rl import recipe
 from assay.recipes.defaults import BIGRAMS
 from assay.tasks.control.cartpole import cartpole
-from assay.tasks.testbeds.language.sparse import levels
 
 
 def test_a_run_rehearses_what_the_phase_before_it_stored(tmp_path: Path) -> None:

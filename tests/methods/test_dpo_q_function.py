@@ -7,10 +7,10 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.core.recipe import Recipe
 from assay.methods import dpo_q_function
-from assay.methods.dpo_q_function.credit import ImplicitReward
-from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
+from assay.methods.dpo_q_function import ImplicitReward
 from assay.recipes.defaults import TABLE
 
 BATCHES = {"tokens": build(TOKENS, RAGGED), "segments": build(TOKENS, SEGMENTS), "torques": build(TORQUES, EPISODES)}

@@ -10,14 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.claims.dual_rl import cloned
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Origin, Scored
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.dual_rl.base import cloned, f_dvl, recoil
-from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl, TotalVariation
-from assay.methods.dual_rl.critics import MatchMixture
-from assay.methods.dual_rl.fits import ImplicitMaximum
+from assay.methods.dual_rl import ChiSquare, ImplicitMaximum, MatchMixture, ReverseKl, TotalVariation, f_dvl, recoil
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from assay.claims.laws.cases import RAGGED, TOKENS, build
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.dump.curriculum import SourceBandit
-from assay.proof.laws.cases import RAGGED, TOKENS, build
+from assay.methods.dump import SourceBandit
 from assay.runs import catalogue
 from assay.tasks.language.mixture import mixture
 from assay.tasks.language.sorting import sorting

@@ -16,9 +16,7 @@ from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor.base import WithCosts, fisor, least_harm
-from assay.methods.fisor.models import Diffusion, alphas
-from assay.methods.fisor.parts import BestOf, Feasible, WorstToCome
+from assay.methods.fisor import BestOf, Diffusion, Feasible, WithCosts, WorstToCome, alphas, fisor, least_harm
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.critics.td import Td

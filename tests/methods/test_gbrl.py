@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
+from assay.claims.gbrl import grown
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
@@ -22,9 +23,8 @@ from assay.engine.engine import Engine
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.methods.dual_rl.base import f_dvl
+from assay.methods.dual_rl import f_dvl
 from assay.methods.gbrl.base import boosted, gbrl
-from assay.methods.gbrl.claims import grown
 from assay.methods.gbrl.models import Trees, TreeSum, appended
 from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, SquaredError
 from assay.methods.gbrl.splits import conditions, leaf_numbers, separation

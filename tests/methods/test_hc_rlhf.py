@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from assay.claims import probes
+from assay.claims.laws.rollout import built, small_actor
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene
@@ -18,16 +19,9 @@ from assay.core.slots.scene import NoModels
 from assay.engine import evaluation
 from assay.engine.loop import Loop, averages
 from assay.methods import hc_rlhf
-from assay.methods.hc_rlhf.certificates import (
-    CostCertificate,
-    HoeffdingBound,
-    StudentBound,
-    augmented_cost,
-    pessimistic,
-)
+from assay.methods.hc_rlhf import CostCertificate, HoeffdingBound, StudentBound, augmented_cost, pessimistic
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost, TaskCost
-from assay.proof.laws.rollout import built, small_actor
 from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.runs.plan import make_plan
 from assay.runs.run import execute

@@ -19,8 +19,7 @@ from assay.core.schedules import Linear
 from assay.core.slots import Scene
 from assay.core.spaces import Context
 from assay.engine.loop import Loop
-from assay.methods.hil_serl import recipe
-from assay.methods.hil_serl.rollout import NoProgress, Overseen
+from assay.methods.hil_serl import NoProgress, Overseen, recipe
 from assay.parts.rollouts.episodes import Fragments
 from assay.recipes.defaults import CONTINUOUS
 from assay.tasks.control.cartpole import cartpole

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from assay import recipes
+from assay.claims.laws.cases import FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
-from assay.methods.hl_gauss.base import hl_gauss
-from assay.methods.hl_gauss.bins import gaussian_labels, two_hot_labels
-from assay.methods.hl_gauss.fits import CrossEntropy, HlGauss, cross_entropy
+from assay.methods.hl_gauss import CrossEntropy, HlGauss, cross_entropy, gaussian_labels, hl_gauss, two_hot_labels
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
@@ -23,7 +22,6 @@ from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
 from assay.parts.targets.recorded import Column
-from assay.proof.laws.cases import FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 

@@ -12,17 +12,25 @@ import numpy as np
 import pytest
 import torch
 
+from assay.claims.iwocs import UncertainTable, best_worst_value, random_table, windy_walk, worst_case_search
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw, Experience
 from assay.core.settings import is_schedule
 from assay.core.slots import Scene, TaskChange
 from assay.engine.engine import StageView
-from assay.methods.iwocs.base import assembled, iwocs, quick_dqn
-from assay.methods.iwocs.claims import UncertainTable, best_worst_value, random_table, windy_walk, worst_case_search
-from assay.methods.iwocs.models import MaxMin, MaxMinQ
-from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime, discounted_return
-from assay.methods.iwocs.validity import Coding, FitCoder
+from assay.methods.iwocs import (
+    AnyRegime,
+    Coding,
+    FitCoder,
+    MaxMin,
+    MaxMinQ,
+    WorstRegime,
+    assembled,
+    discounted_return,
+    iwocs,
+    quick_dqn,
+)
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy

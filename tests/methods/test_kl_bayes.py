@@ -10,9 +10,9 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.methods import kl_bayes
-from assay.methods.kl_bayes.credit import PosteriorWeight
-from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
+from assay.methods.kl_bayes import PosteriorWeight
 from assay.recipes.defaults import TABLE
 from tests.methods.members import members, total
 

@@ -14,7 +14,7 @@ from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
 from assay.methods.alphaalign import refusal_of
-from assay.methods.noisy_rlvr.parts import Backward
+from assay.methods.noisy_rlvr import Backward
 from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.noise import noisy
 from assay.parts.rewards.text import Matches

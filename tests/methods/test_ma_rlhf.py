@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.claims.laws.cases import EPISODES, FRAGMENTS, RAGGED, TOKENS, TORQUES, build, with_rewards
 from assay.core.record import Experience
-from assay.methods.ma_rlhf.credit import FallingPerplexity
+from assay.methods.ma_rlhf import FallingPerplexity
 from assay.parts.credit.segments import SegmentGae, Spans
 from assay.parts.credit.temporal import Gae
-from assay.proof.laws.cases import EPISODES, FRAGMENTS, RAGGED, TOKENS, TORQUES, build, with_rewards
 
 BATCHES = {
     "tokens": build(TOKENS, RAGGED),

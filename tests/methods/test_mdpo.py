@@ -9,7 +9,7 @@ import torch
 
 from assay.core.record import Progress
 from assay.engine.loop import Loop
-from assay.methods.mdpo.objectives import MirrorDescent
+from assay.methods.mdpo import MirrorDescent
 from assay.parts.objectives.trust import NoTrust
 from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue

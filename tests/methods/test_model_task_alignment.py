@@ -13,8 +13,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
-from assay.methods.model_task_alignment.kinds import incorrect, majority
-from assay.methods.model_task_alignment.parts import Majority, OneStart
+from assay.methods.model_task_alignment import Majority, OneStart, incorrect, majority
 from assay.runs import catalogue
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.prompts import PromptTask

@@ -12,8 +12,7 @@ from torch import Tensor
 from assay.claims import probes
 from assay.core.record import Experience
 from assay.methods import nft
-from assay.methods.nft.credit import PopulationDeviation
-from assay.methods.nft.objectives import NegativeAware, odds_of_centred, odds_of_scaled
+from assay.methods.nft import NegativeAware, PopulationDeviation, odds_of_centred, odds_of_scaled
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from tests.methods.batches import ragged, slope_of
 

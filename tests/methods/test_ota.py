@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from assay.claims.ota import LineView, line_rows
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need
 from assay.core.slots import Scene
 from assay.engine.engine import Engine, StageView
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.methods.ota.base import ota
-from assay.methods.ota.claims import LineView, line_rows
-from assay.methods.ota.fits import ExpectileByTarget
-from assay.methods.ota.goals import Ahead
-from assay.methods.ota.models import GoalValue, Hierarchical
-from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
+from assay.methods.ota import Ahead, ExpectileByTarget, GoalValue, Hierarchical, ProposeSubgoal, TowardsSubgoal, ota
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td

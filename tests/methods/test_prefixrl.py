@@ -7,9 +7,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
-from assay.methods.prefixrl import own_solutions
-from assay.methods.prefixrl.rollout import FromPrefixes
-from assay.methods.prefixrl.solutions import RejectionSampled
+from assay.methods.prefixrl import FromPrefixes, RejectionSampled, own_solutions
 from assay.parts.rollouts.episodes import Episodes
 from assay.recipes.defaults import PLACES
 from assay.runs import catalogue

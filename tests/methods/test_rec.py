@@ -9,23 +9,24 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.rec import forward
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.methods import rec
-from assay.methods.rec.credit import DropSurplusNegatives
-from assay.methods.rec.objectives import (
+from assay.methods.rec import (
+    DropSurplusNegatives,
     Even,
     EveryDecision,
     ExpAdvantage,
     Importance,
     Keeps,
+    KlToBehaviour,
     MaskedScore,
     OneSide,
     Ring,
     TwoSide,
     Weight,
 )
-from assay.methods.rec.regularizers import KlToBehaviour, forward
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.trust import Clip
 from tests.methods.batches import slope_of

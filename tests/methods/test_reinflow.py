@@ -11,21 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.claims.laws import check_rollout
+from assay.claims.laws.laws import assert_laws
+from assay.claims.laws.rollout import brief_pendulum
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need
 from assay.core.slots import PathActor
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor.models import Diffusion
-from assay.methods.reinflow.base import flow_matching, reinflow
-from assay.methods.reinflow.models import Flow
+from assay.methods.fisor import Diffusion
+from assay.methods.reinflow import Flow, flow_matching, reinflow
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.replay import from_columns, transitions
-from assay.proof.laws import check_rollout
-from assay.proof.laws.laws import assert_laws
-from assay.proof.laws.rollout import brief_pendulum
 from assay.tasks.control.pendulum import pendulum
 from tests.methods.generative import SPEC, TWO, built, nodes, seen, small_actor, uniform, walked_record
 

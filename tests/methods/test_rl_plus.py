@@ -9,16 +9,15 @@ import pytest
 import torch
 
 from assay.claims import probes
+from assay.claims.laws.rollout import built, small_actor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need, Origin
 from assay.core.slots import Scene
 from assay.engine.loop import Loop, outcome_metrics
 from assay.engine.placement import Placement
 from assay.methods import rl_plus
-from assay.methods.rl_plus.objectives import HybridPolicy, LogpWhenShown
-from assay.methods.rl_plus.rollout import WithDemonstrations
+from assay.methods.rl_plus import HybridPolicy, LogpWhenShown, WithDemonstrations
 from assay.parts.rollouts.episodes import Episodes, Fragments
-from assay.proof.laws.rollout import built, small_actor
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.language.addition import addition

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
+from assay.claims.laws.cases import CHOICES, RAGGED, build
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import rover
-from assay.methods.rover.objectives import UniformLogp, UniformValue, needed
+from assay.methods.rover import UniformLogp, UniformValue, needed
 from assay.models.heads.categorical import SoftmaxTable
 from assay.ops import distributions
-from assay.proof.laws.cases import CHOICES, RAGGED, build
 from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from tests.methods.batches import with_advantage

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from assay.claims import probes
+from assay.claims.laws.rollout import built, small_actor
+from assay.claims.sdpo import forward_kl
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Score
 from assay.core.slots import Scene
@@ -16,11 +18,9 @@ from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import sdpo
-from assay.methods.sdpo import teacher
-from assay.methods.sdpo.objectives import forward_kl, jensen_shannon, reverse_kl, with_tail
-from assay.methods.sdpo.source import ShownTwice
-from assay.playing.text import with_outcomes, written
-from assay.proof.laws.rollout import built, small_actor
+from assay.methods import sdpo as teacher
+from assay.methods.sdpo import ShownTwice, jensen_shannon, reverse_kl, with_tail
+from assay.rollouts.text import with_outcomes, written
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 from tests.scenes import feeding

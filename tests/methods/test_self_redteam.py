@@ -12,8 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
-from assay.methods.self_redteam.rollout import FixedOpponents
+from assay.methods.self_redteam import FixedOpponents, PlayerDeviation, PlayerMean
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.credit.outcome import OutcomeCredit

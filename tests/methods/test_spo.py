@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from assay.core.record import Experience
-from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
-from assay.methods.spo.rollout import Chain, Tree
+from assay.methods.spo import Chain, SegmentCredit, Tree, Uncertain, WithCredit
 from assay.ops import groups
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.rollouts.episodes import Episodes

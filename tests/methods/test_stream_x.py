@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.claims.stream_x import plain_ac
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam, Averaging, ObGD, Traced
 from assay.core.recipe import Stage
@@ -16,7 +17,7 @@ from assay.core.record import Scored
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
+from assay.methods.stream_x.base import stream_ac, stream_q
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled, Sparse, sparse_perceptron
 from assay.methods.stream_x.stream import Stream

@@ -8,16 +8,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from assay.claims.laws.state import saved_and_loaded, untouched
 from assay.core.record import Experience, InfraFault
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.t_ppo.credit import ExtendedGae, WithoutTail
-from assay.methods.t_ppo.rollout import Windows
-from assay.methods.t_ppo.targets import Finished
+from assay.methods.t_ppo import ExtendedGae, Finished, Windows, WithoutTail
 from assay.parts.credit.temporal import Gae
 from assay.parts.rollouts.episodes import Episodes
-from assay.playing.text import with_outcomes
-from assay.proof.laws.state import saved_and_loaded, untouched
+from assay.rollouts.text import with_outcomes
 from assay.runs import catalogue
 from assay.tasks.language.countdown import countdown
 from tests.methods.rollouts import DRAW, actor_of, decisions, gathered

@@ -12,8 +12,7 @@ from assay.claims import probes
 from assay.core.slots import Ask
 from assay.datasets.files import write
 from assay.datasets.made import Scripted
-from assay.methods.td3_bc.base import td3_bc
-from assay.methods.td3_bc.models import Standardised
+from assay.methods.td3_bc import Standardised, td3_bc
 from assay.models.bodies.perceptron import Perceptron
 from assay.recipes.defaults import CONTINUOUS, D4RL
 from assay.runs.plan import make_plan

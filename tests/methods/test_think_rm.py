@@ -12,17 +12,17 @@ import torch
 
 import assay
 from assay.claims import probes
+from assay.claims.laws.cases import RAGGED, SEGMENTS, TOKENS, build
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods import think_rm
-from assay.methods.think_rm.parts import PairwiseCredit, Refitted
+from assay.methods.think_rm import PairwiseCredit, Refitted
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.score import TextScore, TransformerScore, save_score
 from assay.models.model import Critic
 from assay.parts.rewards.judges import ModelJudge, OutcomeJudge
-from assay.proof.laws.cases import RAGGED, SEGMENTS, TOKENS, build
 from assay.tasks.language.sorting import sorting
 
 

@@ -11,8 +11,7 @@ from assay import recipes
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.wsrl.base import LOG, offline, wsrl
-from assay.methods.wsrl.calibrated import RETURN, recorded_returns
+from assay.methods.wsrl import LOG, RETURN, offline, recorded_returns, wsrl
 from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic

@@ -18,13 +18,13 @@ import pytest
 import torch
 
 from assay import recipes
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, Score
 from assay.engine.loop import Loop
 from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer
 from assay.parts.rollouts.episodes import Episodes
-from assay.playing.turns import utterances
+from assay.rollouts.turns import utterances
 from assay.runs import catalogue
 from assay.tasks.adapters.pretrained import ModelDialogue, with_model
 from assay.tasks.language.dialogue import DialogueTask

@@ -15,12 +15,17 @@ import numpy as np
 import pytest
 import torch
 
-from assay import recipes, sampling
-from assay.app import cli
+from assay import recipes
+from assay.claims.laws.actor import check_actor
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need, Outcome, Score
 from assay.core.spaces import Vocabulary
+from assay.decoding import fast
+from assay.decoding.layers import products, stack_of
+from assay.decoding.pages import Way
+from assay.decoding.scheduler import Sampler
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.models.pretrained.adapters import Lora
@@ -28,13 +33,9 @@ from assay.models.pretrained.transformers import Pretrained, export
 from assay.ops import random
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
-from assay.proof.laws.actor import check_actor
 from assay.runs import catalogue, run
 from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.progress import Mode
-from assay.sampling.pages import Way
-from assay.sampling.sampler import Sampler
-from assay.sampling.stacks import products, stack_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.prompts import Item, PromptTask
@@ -275,7 +276,7 @@ def test_recorded_steps_see_updates_and_are_recorded_anew_for_other_adapters(pat
             if isinstance(module, peft.tuners.lora.Linear) and change == "another scaling":
                 module.set_scale("default", 3.0)
         for greedy in (False, True):
-            found = sampling.sampled(actor, PROMPTS, [2] * 3, None if greedy else uniform, words, NEW)
+            found = fast.sampled(actor, PROMPTS, [2] * 3, None if greedy else uniform, words, NEW)
             assert found is not None
             for row, length in enumerate(found.length.tolist()):
                 theirs = expected(actor.network, PROMPTS[row // 2], found.tokens[row, :length].cuda()).cpu()

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from assay import recipes
 from assay.core.record import Experience, Need
 from assay.core.spaces import Spec, Vocabulary
+from assay.decoding.layers import stack_of
 from assay.engine.batching import by_reach
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement, arrange
 from assay.models.pretrained.causal import PretrainedActor
 from assay.ops import packing
-from assay.playing import text
+from assay.rollouts import text
 from assay.runs import catalogue
-from assay.sampling.stacks import stack_of
 from tests.optional import Optional
 
 transformers = Optional("transformers")

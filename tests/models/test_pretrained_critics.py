@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
@@ -229,7 +229,7 @@ def test_with_lora_a_critic_trains_adapters_and_its_head(path: str) -> None:
 
 
 def test_phases_with_the_same_actor_get_the_pretrained_one(path: str) -> None:
-    from assay.methods.sdpo import reading
+    from assay.claims.sdpo import reading
 
     recipe = catalogue.with_pretrained(reading(catalogue.methods()["sdpo"].recipe()), Pretrained(path))
     assert recipe.before[0].recipe.actor == recipe.actor == Pretrained(path)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from assay.claims.laws.actor import check_actor
+from assay.claims.laws.bench import Bench
+from assay.claims.laws.cases import TOKENS
+from assay.claims.laws.objective import check_objective
 from assay.core.errors import AssayError
 from assay.models.bodies.token_table import TokenTable
 from assay.models.model import Policy
 from assay.parts.objectives.policy import PolicyGradient
-from assay.proof.laws.actor import check_actor
-from assay.proof.laws.bench import Bench
-from assay.proof.laws.cases import TOKENS
-from assay.proof.laws.objective import check_objective
 
 ACTORS = [Policy(TokenTable(window, rank=rank)) for window, rank in ((0, 0), (1, 0), (1, 4))]
 

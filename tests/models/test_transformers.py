@@ -20,11 +20,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from assay import recipes
-from assay.app.serve import Server
+from assay.claims.laws.actor import check_actor
+from assay.cli.serve import Server
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need, Outcome, Score
 from assay.core.trees import difference
+from assay.decoding.layers import stack_of
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
@@ -36,11 +38,10 @@ from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedT
 from assay.ops import output, random
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
-from assay.playing.completions import Ends, answers, complete
-from assay.proof.laws.actor import check_actor
-from assay.runs import catalogue, servers
-from assay.runs.serving import Service, served_policy
-from assay.sampling.stacks import stack_of
+from assay.rollouts.completions import Ends, answers, complete
+from assay.runs import catalogue
+from assay.runs.distributed import servers
+from assay.runs.distributed.serving import Service, served_policy
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import Addition, addition

@@ -13,8 +13,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Origin
 from assay.core.slots import Scene, frame_of
 from assay.engine.loop import Loop
-from assay.methods.delethink.rollout import Chunks
-from assay.methods.rl_plus.rollout import WithDemonstrations
+from assay.methods.delethink import Chunks
+from assay.methods.rl_plus import WithDemonstrations
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Episodes

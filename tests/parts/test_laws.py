@@ -12,11 +12,17 @@ from typing import Any
 
 import pytest
 
+from assay.claims import discover
+from assay.claims.laws.bench import Bench, benches_of
+from assay.claims.laws.contracts import CONTRACTS
+from assay.claims.laws.laws import Unsuited, assert_laws, settled
+from assay.claims.laws.regression import cases_with_targets
+from assay.claims.laws.term import cases_on
 from assay.core.recipe import Recipe
 from assay.core.settings import children, describe
 from assay.methods.gbrl.models import Trees
-from assay.methods.hc_rlhf.certificates import pessimistic
-from assay.methods.safe_rl_review.projection import projection
+from assay.methods.hc_rlhf import pessimistic
+from assay.methods.safe_rl_review import projection
 from assay.methods.stream_x.models import Scaled
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import Greedy
@@ -34,14 +40,8 @@ from assay.parts.predictions import OfState
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
 from assay.parts.sources.fresh import FreshSequences
 from assay.parts.targets.recorded import Column
-from assay.proof import discover
-from assay.proof.laws.bench import Bench, benches_of
-from assay.proof.laws.contracts import CONTRACTS
-from assay.proof.laws.laws import Unsuited, assert_laws, settled
-from assay.proof.laws.regression import cases_with_targets
-from assay.proof.laws.term import cases_on
 from assay.runs import catalogue
-from tests.proof.examples import EXAMPLES
+from tests.claims.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Policy(Transformer(width=16, layers=1, heads=2, pack_to=16))),

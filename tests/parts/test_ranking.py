@@ -8,7 +8,7 @@ import pytest
 
 from assay.core.errors import AssayError
 from assay.parts.rewards.ranking import RightRanking, is_right
-from assay.playing.judgements import leading, scores_in
+from assay.rollouts.judgements import leading, scores_in
 
 
 def row(completion: str, answer: str = "2", **facts: Any) -> dict[str, Any]:

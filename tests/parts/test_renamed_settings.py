@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 
+from assay.claims import discover
 from assay.core.errors import AssayError
 from assay.core.settings import RENAMED
-from assay.proof import discover
 from assay.runs import catalogue
-from tests.proof.examples import EXAMPLES
+from tests.claims.examples import EXAMPLES
 
 
 def test_every_new_name_is_a_setting_of_a_part() -> None:

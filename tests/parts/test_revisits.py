@@ -9,11 +9,11 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.testbeds.language.sparse import levels
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.revisits import FAR, Revisits
-from assay.tasks.testbeds.language.sparse import levels
 
 
 def scene_of(*starts: int) -> Scene:

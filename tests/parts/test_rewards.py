@@ -26,10 +26,10 @@ from assay.parts.rewards.function import FromFunction
 from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
 from assay.parts.rollouts.episodes import Episodes
-from assay.playing import text
 from assay.recipes.defaults import LANGUAGE, TABLE
+from assay.rollouts import text
 from assay.runs import catalogue
-from assay.runs.sampler import models_of
+from assay.runs.distributed.rollout_worker import models_of
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids

@@ -30,7 +30,7 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import ProductRatio
 from assay.parts.objectives.trust import Clip
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
-from assay.playing import text
+from assay.rollouts import text
 from tests.peers.gaps import LARGEST_GAP, Record, assert_all_equal, assert_equal, gap
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]

@@ -15,7 +15,7 @@ from assay.core.optimizers import Adam
 from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.engine.loop import Loop
-from assay.methods.td3_bc.models import Standardised
+from assay.methods.td3_bc import Standardised
 from assay.recipes.defaults import (
     CONTINUOUS,
     CONTROL,

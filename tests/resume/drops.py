@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core import store
-from assay.engine.alarms import Alarms
+from assay.engine.guards.alarms import Alarms
 from assay.engine.loop import Loop
 from assay.runs.folder import METRICS, SAMPLES
 from assay.runs.plan import Plan

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from assay import recipes
-from assay.app.cli import main
+from assay.cli.main import main
 from assay.core.errors import AssayError
 from assay.parts.curricula.in_order import InOrder
 from assay.recipes.defaults import LANGUAGE

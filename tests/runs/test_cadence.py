@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine import evaluation

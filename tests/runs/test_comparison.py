@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.app.report import comparison as shown
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.evidence.sequential import SequentialTest
+from assay.report import comparison as shown
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Result, result_of, run_jobs
 from assay.runs.options import CadenceOptions, EnvironmentOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job
+from assay.statistics.sequential import SequentialTest
 from tests.warm import Process
 
 QUICK = {"steps": 2}

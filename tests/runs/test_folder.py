@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
-from assay.evidence.intervals import Estimate, measured_change
 from assay.runs import folder as module
 from assay.runs.folder import (
     METRICS,
@@ -31,6 +30,7 @@ from assay.runs.folder import (
     write_readme,
 )
 from assay.runs.progress import Noted
+from assay.statistics.intervals import Estimate, measured_change
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON_VALUES = st.recursive(

@@ -29,18 +29,18 @@ from assay.engine.gathering import rolled_out
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
-from assay.ledger import Restarts, WorkStopped
 from assay.ops import random
 from assay.parts.rewards.function import on_last_decision
-from assay.runs.gather_pool import ProcessHand, gatherers_of
-from assay.runs.gatherers import Crew, Patience
+from assay.runs.distributed.gatherers import Crew, Patience
+from assay.runs.distributed.ledger import Restarts, WorkStopped
+from assay.runs.distributed.rollout_worker import Here, Kit, for_sampling
+from assay.runs.distributed.weights import SameMemory, WeightFiles
+from assay.runs.distributed.worker_pool import ProcessHand, gatherers_of
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute, resume, train
-from assay.runs.sampler import Here, Kit, for_sampling
 from assay.runs.signals import Stopped
-from assay.runs.weights import SameMemory, WeightFiles
 from tests.resume.cases import named, spoken
 
 CASES = [

@@ -16,18 +16,18 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Progress
+from assay.decoding.sampling_parameters import Narrowing
+from assay.decoding.weight_versions import VersionedDecoder
 from assay.engine.placement import Placement
-from assay.ledger import Work
 from assay.models.bodies.token_table import TokenTable
 from assay.models.model import Policy
 from assay.parts.rollouts.narrowed import Narrowed
-from assay.playing.narrowing import Narrowing
-from assay.playing.versions import VersionedDecoder
-from assay.runs.gather_pool import gatherers_of
+from assay.runs.distributed.ledger import Work
+from assay.runs.distributed.rollout_worker import Asked, Kit, Sampler, for_sampling, spans_of
+from assay.runs.distributed.weights import SameMemory
+from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.options import GatherOptions, LanguageOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
-from assay.runs.sampler import Asked, Kit, Sampler, for_sampling, spans_of
-from assay.runs.weights import SameMemory
 from tests.resume.cases import named, spoken
 from tests.runs.test_gatherers import cut, in_threads, loop_of, shaken
 

@@ -17,7 +17,7 @@ from assay.core.record import Experience, InfraFault, Outcome, Score, concatenat
 from assay.core.slots import PairedTask, Scene
 from assay.engine.loop import Loop
 from assay.methods import arenarl
-from assay.methods.arenarl.arena import Arena, JudgedAlone
+from assay.methods.arenarl import Arena, JudgedAlone
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.score import TextScore, TransformerScore, load_score, save_score
 from assay.models.model import Critic

@@ -14,11 +14,11 @@ from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.runs.comparison import parsed_arms, plain_name
 from assay.runs.jobs import Result, run_jobs
-from assay.runs.own.addresses import parsed_address
-from assay.runs.own.files import digests
-from assay.runs.own.loading import load
 from assay.runs.plan import plan_of
 from assay.runs.pools import Job
+from assay.runs.user_code.addresses import parsed_address
+from assay.runs.user_code.files import digests
+from assay.runs.user_code.loading import load
 
 METHOD = """
 from dataclasses import replace

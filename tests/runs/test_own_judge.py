@@ -15,9 +15,9 @@ import pytest
 import assay
 from assay.core.errors import AssayError
 from assay.runs.options import OwnOptions, RunOptions
-from assay.runs.own import judge as judging
-from assay.runs.own.judge import PAIR, Judge, filled
 from assay.runs.plan import plan_of
+from assay.runs.user_code import judge as judging
+from assay.runs.user_code.judge import PAIR, Judge, filled
 
 
 class Handler(BaseHTTPRequestHandler):

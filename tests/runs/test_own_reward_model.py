@@ -10,9 +10,9 @@ import pytest
 import assay
 from assay.core.errors import AssayError
 from assay.runs.options import OwnOptions, RunOptions
-from assay.runs.own.reward_model import reward_model
 from assay.runs.plan import plan_of
 from assay.runs.run import restored
+from assay.runs.user_code.reward_model import reward_model
 
 SMALL = {"critics.score.body.width": 16, "source.batch": 8}
 

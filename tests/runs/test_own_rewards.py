@@ -11,9 +11,9 @@ import assay
 from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.runs.options import OwnOptions, RunOptions
-from assay.runs.own.rewards import OwnRewards, with_rewards
 from assay.runs.plan import make_plan
 from assay.runs.run import Run
+from assay.runs.user_code.rewards import OwnRewards, with_rewards
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
 

@@ -16,8 +16,8 @@ from assay.core.record import Draw, Experience, InfraFault, Score
 from assay.core.slots import Scene
 from assay.engine import evaluation
 from assay.parts.curricula.in_order import next_starts
-from assay.playing import text
-from assay.runs.own.tools import schema_of, tools_of
+from assay.rollouts import text
+from assay.runs.user_code.tools import schema_of, tools_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import addition
 from assay.tasks.language.dialogue import DialogueTask, laid_out

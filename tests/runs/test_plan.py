@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import recipes
-from assay.app import cli
-from assay.app.train_command import chosen_settings
+from assay.cli import main as cli
+from assay.cli.train_command import chosen_settings
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe

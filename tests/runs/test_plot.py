@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.evidence.intervals import Series
 from assay.runs.plot import curve, identical, learning_curve, look, smooth
+from assay.statistics.intervals import Series
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -21,23 +21,23 @@ from typing import Any
 import pytest
 import torch
 
+from assay.claims.panel import small
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.core.trees import encoded
 from assay.engine import gloo
+from assay.engine.batch_shards import ALONE
 from assay.engine.gloo import RankLost
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
-from assay.engine.shards import ALONE
 from assay.parts.rewards.function import FromFunction
-from assay.proof.panel import small
 from assay.runs import catalogue
 from assay.runs.checks import check_shards
+from assay.runs.distributed.ranks import Opening, Team, opened, written
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
-from assay.runs.ranks import Opening, Team, opened, written
 from assay.runs.run import execute
 from assay.runs.signals import Stopped
 from assay.runs.worker import Callback

@@ -15,20 +15,20 @@ from typing import Any
 
 import pytest
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.store import load
 from assay.core.trees import difference, encoded
 from assay.engine.loop import Loop
-from assay.runs import ray_pool as adapter
-from assay.runs.gather_pool import gatherers_of
+from assay.runs.distributed import ray_pool as adapter
+from assay.runs.distributed.ray_cluster import STORE, check_machines, check_reachable, check_same_code, observer
+from assay.runs.distributed.ray_pool import check_own_code, ray_pool
+from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.pools import Child, Ended, Job, Pool
 from assay.runs.progress import Mode
-from assay.runs.ray_cluster import STORE, check_machines, check_reachable, check_same_code, observer
-from assay.runs.ray_pool import check_own_code, ray_pool
 from assay.runs.run import execute
 
 DYING = """

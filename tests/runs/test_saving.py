@@ -14,7 +14,8 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
-from assay.runs import run, saving, versions
+from assay.runs import library_versions as versions
+from assay.runs import run, saving
 from assay.runs.folder import read_metrics
 from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.options.cadence import spacing

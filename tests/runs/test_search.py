@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core.errors import AssayError
-from assay.evidence.tuning import Choice, Uniform, Whole
 from assay.runs import search
+from assay.statistics.tuning import Choice, Uniform, Whole
 
 
 def test_ranges_as_they_are_written() -> None:

@@ -24,28 +24,28 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app.cli import main
-from assay.app.serve import Server, make_server
+from assay.cli.main import main
+from assay.cli.serve import Server, make_server
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.trees import difference
+from assay.decoding.sampling_parameters import Narrowing
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import tuned
-from assay.ledger import WorkStopped
 from assay.ops.decoded import Stop
 from assay.parts.rollouts.narrowed import Narrowed
-from assay.playing.completions import Ends, answers
-from assay.playing.narrowing import Narrowing
-from assay.runs import servers, serving
-from assay.runs.gather_pool import gatherers_of
+from assay.rollouts.completions import Ends, answers
+from assay.runs.distributed import servers, serving
+from assay.runs.distributed.ledger import WorkStopped
+from assay.runs.distributed.rollout_worker import Lost
+from assay.runs.distributed.servers import GENERATE, Published
+from assay.runs.distributed.weights import WeightFiles
+from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.options import GatherOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute, loaded_engine
-from assay.runs.sampler import Lost
-from assay.runs.servers import GENERATE, Published
-from assay.runs.weights import WeightFiles
 from tests.resume.cases import named, spoken
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop

@@ -20,11 +20,11 @@ from assay.core.errors import AssayError
 from assay.core.trees import difference
 from assay.engine.placement import Placement
 from assay.ops.recording import recorded
-from assay.runs.gather_checks import check_gathering
-from assay.runs.ipc import CudaMemory, Memory, SharedWeights, as_json, from_json
+from assay.runs.distributed.checks import check_gathering
+from assay.runs.distributed.gpu_memory import CudaMemory, Memory, SharedWeights, as_json, from_json
+from assay.runs.distributed.weights import SameMemory, WeightFiles, Weights, WeightsMissing, copied, decoded, tensors_of
 from assay.runs.options import GatherOptions, RunOptions
 from assay.runs.plan import make_plan
-from assay.runs.weights import SameMemory, WeightFiles, Weights, WeightsMissing, copied, decoded, tensors_of
 
 
 def tree(number: float) -> dict[str, object]:

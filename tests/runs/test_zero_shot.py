@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.datasets.files import write
 from assay.datasets.made import Played

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.app.cli import main
+from assay.cli.main import main
 
 GOOD = [{"prompt": f"add {k}", "answer": f"x{k}"} for k in range(40)]
 PAIR = {"prompt": "a", "chosen": "b", "rejected": "c"}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.app import cli
+from assay.cli import main as cli
 from assay.engine.loop import Loop
 from assay.runs.pools import Processes
 from tests.users import place
@@ -25,7 +25,7 @@ from tests.users import place
 LINES = (Path(__file__).parent / "bad_inputs.txt").read_text().splitlines()
 CASES = dict(line.split(" => ") for line in LINES if " => " in line)
 ELSEWHERE = {
-    "tests.app.test_cli": ("TRAIN", "OTHERS", "BROKEN_CONFIGS"),
+    "tests.cli.test_cli": ("TRAIN", "OTHERS", "BROKEN_CONFIGS"),
     "tests.datasets.test_datasets": ("BAD", "D4RL_FAULTS"),
     "tests.models.test_transformers": ("REFUSED",),
     "tests.tasks.adapters.test_broken_environments": ("EARLY", "LATER"),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.app.cli import main, parser
-from assay.proof import verdicts
+from assay.claims import verdicts
+from assay.cli.main import main, parser
 
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = {"--help", "--json", "--version"}

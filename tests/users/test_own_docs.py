@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.app.cli import main
+from assay.cli.main import main
 from assay.engine import evaluation
 from tests.runs.test_own_judge import server
 

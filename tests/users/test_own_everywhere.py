@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.app.cli import main
-from assay.app.report import page
-from assay.app.report_command import ESTIMATES, ablation_of
+from assay.cli.main import main
+from assay.cli.report_command import ESTIMATES, ablation_of
 from assay.core import store
-from tests.app.test_page import make_run
+from assay.report import page
+from tests.cli.test_page import make_run
 from tests.users.place import ENVIRONMENTS, GOOD, REWARDS, lines
 
 METHOD = """

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.app.cli import main
+from assay.cli.main import main
 from tests import warm
-from tests.app.browser import Browser, binary
-from tests.app.test_page import make_run
+from tests.cli.browser import Browser, binary
+from tests.cli.test_page import make_run
 
 SITE = Path(__file__).parents[2] / "site" / "index.html"
 GIF = bytes.fromhex("47494638396101000100800000ffffff00000021f90401000000002c00000000010001000002024401003b")

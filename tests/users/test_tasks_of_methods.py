@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.app.cli import main
+from assay.cli.main import main
 from assay.runs import catalogue
 from assay.runs.checks import walked
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app.cli import main
+from assay.cli.main import main
 from assay.core import store
 from assay.core.record import Draw
 from assay.engine.loop import Loop

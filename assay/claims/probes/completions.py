@@ -17,8 +17,8 @@ from assay.core.slots import Models, Scene, Transform
 from assay.core.slots.scene import NoModels
 from assay.core.verifier import Verifier
 from assay.engine.loop import averages
-from assay.playing import text
-from assay.playing.text import ByteTokenizer
+from assay.rollouts import text
+from assay.rollouts.text import ByteTokenizer
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.ledger import Answer, Ledger, Schedule, Work
+from assay.runs.distributed.ledger import Answer, Ledger, Schedule, Work
 
 
 @dataclass

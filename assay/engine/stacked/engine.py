@@ -25,9 +25,9 @@ from assay.core.recipe import Recipe, Stage
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums
 from assay.core.settings import has_schedule
 from assay.core.slots import Annotation, Term
+from assay.engine.batch_shards import Ranks
 from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
-from assay.engine.shards import Ranks
 from assay.engine.stacked.flat import StackedFlat, stacked, unstacked
 from assay.engine.stacked.graphs import Columns, Replays, columns_of, record_of
 from assay.engine.updates import Update, clip_scale

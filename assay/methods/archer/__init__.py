@@ -10,42 +10,12 @@ actor-critic with Q - V.
 
 from dataclasses import replace
 
-import torch
-
-from assay import recipes
-from assay.claims import DecisionsTo, Exact, Expect, Measured, Method, probes
-from assay.core.recipe import Recipe
+from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
 from assay.methods.archer.base import turn_critic
-from assay.methods.archer.claims import distance_of_mean_worth, in_turns, losses_by_hand, wrong_utterances
-from assay.methods.archer.objectives import turn_advantage
-from assay.recipes.defaults import LANGUAGE, TABLE, Defaults
-
-EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
-LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
 def recipe(world: Defaults = LANGUAGE) -> Recipe:
     return replace(turn_critic(world), name="archer")
-
-
-def slopes(turn_length: int) -> torch.Tensor:
-    """Returns the gradient of each episode, [Y, S * A], under exact critics."""
-    logits = LOGITS_SA.clone().requires_grad_()
-    advantage = turn_advantage(probes.exact_values(EPISODES, LOGITS_SA, turn_length))
-    episodes = (advantage * EPISODES.decision_logp(logits)[0]).sum(1)
-    return torch.stack([torch.autograd.grad(one, logits, retain_graph=True)[0].flatten() for one in episodes])
-
-
-def bias() -> torch.Tensor:
-    chance, exact = EPISODES.logp(LOGITS_SA).exp().T, probes.exact_table_gradient(EPISODES, LOGITS_SA).flatten()
-    return torch.stack([((chance * slopes(length)).sum(0) - exact).abs().max() for length in (1, 2, 3)]).max()
-
-
-def variance_left() -> torch.Tensor:
-    """Returns the variance of an episode's gradient: turns of two tokens relative to whole episodes."""
-    chance = EPISODES.logp(LOGITS_SA).exp().T
-    spreads = [(chance * (found - (chance * found).sum(0)).square()).sum() for found in (slopes(2), slopes(4))]
-    return spreads[0] / spreads[1]
 
 
 METHOD = Method(
@@ -60,17 +30,4 @@ METHOD = Method(
         "authors' code draws them apart, 50 and 3. One turn of each replayed conversation is decided again",
         "small transformers from scratch, not RoBERTa; no discount between turns, which are few",
     ),
-    claims=(
-        Exact("gradients of Q, V and the policy are the formula's",
-              lambda: probes.formula_gap(recipe(TABLE), in_turns(), losses_by_hand), at_most=1e-9),
-        Exact("V and the policy train on new turns of the current policy at replayed states",
-              lambda: wrong_utterances(recipe()), equals=0.0),
-        Exact("whatever was recorded, V's target is the policy's own mean worth",
-              lambda: distance_of_mean_worth(recipe(TABLE)), at_most=0.01),
-        Exact("with exact critics the expected gradient is exact", bias, equals=0.0),
-        Exact("what follows a turn adds no variance: two turns have less than one", variance_left, at_most=0.75),
-        Measured("wins 55 % of its games after fewer decisions than reinforce", "twenty-questions-2", recipe(),
-                 recipes.reinforce(), metric=DecisionsTo(0.55, "reward"), expect=Expect.BELOW, seeds=5, minutes=6.0,
-                 steps=24, warmup=120),
-    ),
-)  # fmt: skip
+)

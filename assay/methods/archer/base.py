@@ -1,19 +1,12 @@
 """The recipe of archer: a critic of whole utterances from replay, a policy gradient within each utterance."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from assay.core.optimizers import Adam
-from assay.core.recipe import Copy, Recipe, Stage
-from assay.core.schedules import Delayed
+from assay.method import LANGUAGE, Adam, Copy, Defaults, Delayed, Recipe, Stage
 from assay.methods.archer.objectives import TurnGradient
 from assay.methods.archer.source import NewTurns, ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td
-from assay.models.bodies.transformer import Transformer
-from assay.models.heads.value import ActionValue
-from assay.models.model import Critic
-from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.models import ActionValue, Critic, Transformer
 from assay.recipes.group import reinforce
 
 

@@ -1,17 +1,14 @@
 """The policy gradient of turns from two critics. Axes: B sequences, T decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from assay.core.record import Experience, Loss, Need
-from assay.core.slots import Annotation, Objective, View
+from assay.method import Annotation, Experience, Loss, Need, Objective, View
 from assay.methods.archer import turns
-from assay.parts.credit.judged import ActionValues
+from assay.parts import ActionValues
 
 
 def turn_advantage(batch: Experience) -> Tensor:

@@ -1,7 +1,5 @@
 """Replay buffer of whole sequences. Axes: B sequences, T columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -10,15 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, State
-from assay.core.settings import model_name
-from assay.core.slots import Scene, Source, Task
-from assay.core.spaces import Vocabulary
+from assay.method import Draw, Experience, Scene, Source, State, Task, Vocabulary, decided_again, model_name, random
 from assay.methods.archer import turns
-from assay.ops import random
-from assay.parts.sources.replay import PLAIN, Replay, check_warmup, from_columns
-from assay.playing.completions import complete
-from assay.playing.episodes import decided_again
+from assay.parts import PLAIN, Replay, from_columns
+from assay.parts.sources.replay import check_warmup
+from assay.rollouts.completions import complete
 
 PADDED_TO = 16
 """Widths are multiples of this, so that the buffer is seldom widened."""

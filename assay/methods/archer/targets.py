@@ -4,21 +4,15 @@ State s_k is the context before turn k, its action u_k all decisions of the turn
 last decision, V(s_k) at its first. If every decision is a turn (control) these are Q(s, a) and V(s).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience
-from assay.core.settings import model_name
-from assay.core.slots import Aggregation, Target, View
+from assay.method import Aggregation, Experience, Target, View, model_name, returns
 from assay.methods.archer import turns
-from assay.ops import returns
-from assay.parts.critics.td import Td
-from assay.parts.predictions import OfState
+from assay.parts import OfState, Td
 
 
 # ---------------------------------------------------------------------------------------------------- aggregations

@@ -4,14 +4,13 @@ The column `turn` numbers them: equal numbers on neighbouring decisions of a row
 always ends one. Without the column every decision is a turn of its own, as in control.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from assay.core.record import Experience
-from assay.parts.credit.neighbours import decision_after, decision_before
+from assay.method import Experience
+from assay.parts import decision_before
+from assay.parts.credit.neighbours import decision_after
 
 
 def turn_begins(experience: Experience) -> Tensor:

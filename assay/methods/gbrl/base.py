@@ -1,17 +1,12 @@
 """Any on-policy recipe with trees in place of networks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from assay.core.optimizers import Adam
-from assay.core.recipe import Recipe, Stage
+from assay.method import CONTROL, Adam, Defaults, Recipe, Stage, ppo
 from assay.methods.gbrl.models import Trees
 from assay.methods.gbrl.optimizer import Boost, Oblivious, SquaredError
-from assay.models.model import Critic, Policy
-from assay.parts.sources.fresh import FreshDecisions
-from assay.recipes.actor_critic import ppo
-from assay.recipes.defaults import CONTROL, Defaults
+from assay.models import Critic, Policy
+from assay.parts import FreshDecisions
 
 
 def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:

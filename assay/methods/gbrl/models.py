@@ -1,19 +1,15 @@
 """A growing sum of oblivious decision trees: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F, P outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
-from assay.core.record import State
-from assay.core.slots import Ask, Body
-from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.method import Ask, AssayError, Body, Box, Context, Discrete, Spec, State
 from assay.methods.gbrl.splits import leaf_numbers
-from assay.models.bodies.perceptron import feature_size, features, shaped
+from assay.models import feature_size, features
+from assay.models.bodies.perceptron import shaped
 
 AT_ONCE = 4_000_000
 """Leaves looked up at a time."""

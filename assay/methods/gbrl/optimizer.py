@@ -3,8 +3,6 @@
 Axes: R rows, F features, P outputs, D levels, L leaves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,10 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
-from assay.core.optimizers import Adam
-from assay.core.record import Fit, State, Sums
-from assay.core.slots import Choice, Optimizer, Schedule, number
+from assay.method import Adam, AssayError, Choice, Fit, Optimizer, Schedule, State, Sums, number
 from assay.methods.gbrl.splits import Conditions, conditions, leaf_means, leaf_numbers, separation
 
 NOWHERE = 3e38

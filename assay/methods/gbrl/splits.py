@@ -4,8 +4,6 @@ of a feature, N nodes, P outputs, M trees, D levels.
 A numeric feature is tested by `x > v`, a categorical one by `x == v`, where v is a value of some row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

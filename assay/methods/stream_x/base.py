@@ -1,21 +1,14 @@
 """Base recipes that learn from a stream: one update per decision, nothing stored."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from assay.core.optimizers import Adam, Averaging, ObGD, Traced
-from assay.core.recipe import Recipe, Stage
-from assay.core.schedules import Linear
+from assay.core.optimizers import Averaging
+from assay.method import CONTROL, Defaults, Linear, ObGD, Recipe, Stage, Traced
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled
 from assay.methods.stream_x.stream import OneByOne, Stream
-from assay.models.bodies.perceptron import Perceptron
-from assay.models.heads.value import Greedy
-from assay.models.model import Critic, Policy
-from assay.parts.rollouts.episodes import Fragments
-from assay.parts.rollouts.explore import EpsilonGreedy
-from assay.recipes.defaults import CONTROL, Defaults
+from assay.models import Critic, Greedy, Policy
+from assay.parts import EpsilonGreedy
 
 DISCOUNT, TRACE = 0.99, 0.8
 
@@ -54,18 +47,4 @@ def stream_q(world: Defaults = CONTROL) -> Recipe:
             Stage("moments", trains=("actor",), critic=(FitMoments(("actor",)),), optimizer=Averaging()),
             Stage("values", trains=("actor",), critic=(TraceQ(),), optimizer=bounded(2.0)),
         ),
-    )
-
-
-def plain_ac(learning_rate: float = 1e-3) -> Recipe:
-    """AC(lambda) on the same stream without the stabilisers: dense networks, raw inputs and rewards, Adam."""
-    base, body = stream_ac(), Perceptron((32, 32))
-    optimizer = Traced(Adam(learning_rate, clip_norm=0.0), DISCOUNT * TRACE)
-    return replace(
-        base,
-        name="plain-ac",
-        actor=Policy(body),
-        critics={"value": Critic(body)},
-        rollout=Fragments(num_envs=1, steps=1),
-        stages=tuple(replace(stage, optimizer=optimizer) for stage in base.stages[1:]),
     )

@@ -4,20 +4,15 @@ These losses are minus an output, not an error: their gradient accumulates in an
 reaches the optimizer as the metric `td_error`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
-from assay.core.record import Experience, Loss, Need
-from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, Objective, View
-from assay.models.bodies.perceptron import features
-from assay.parts.aggregations import OverTransitions
+from assay.method import AssayError, CriticLoss, Experience, Loss, Need, Objective, View, model_name
+from assay.models import features
+from assay.parts import OverTransitions
 
 
 def decided_and_seen(batch: Experience) -> Experience:

@@ -1,7 +1,5 @@
 """Networks for learning from one sample at a time: sparse weights, normalised layers, running input scales."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
-from assay.core.slots import Ask, Body
-from assay.core.spaces import Context, Spec
-from assay.models.bodies.perceptron import Perceptron, Vectors, feature_size, features, layered
+from assay.method import Ask, AssayError, Body, Context, Spec
+from assay.models import Perceptron, Vectors, feature_size, features
+from assay.models.bodies.perceptron import layered
 
 SPARSITY = 0.9
 

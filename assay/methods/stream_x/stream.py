@@ -1,17 +1,13 @@
 """A stream: one simulation, rewards in units of the return's deviation, training on each decision once. Axes: B, T."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 
-from assay.core.record import Experience, State
-from assay.core.slots import Explore, Rollout, Scene, Source
-from assay.parts.rollouts.episodes import Fragments
-from assay.parts.sources.fresh import need_fresh
+from assay.method import Experience, Explore, Rollout, Scene, Source, State
+from assay.parts import Fragments, need_fresh
 
 
 @dataclass(frozen=True)

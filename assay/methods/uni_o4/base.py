@@ -1,35 +1,27 @@
 """The recipe of uni-o4: PPO on states of an offline dataset, then PPO in the task."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from assay.core.optimizers import Adam, Descent
-from assay.core.recipe import Copy, Phase, Recipe, Stage
-from assay.core.schedules import Linear
-from assay.core.slots import Gate
+from assay.core.optimizers import Descent
+from assay.method import CONTINUOUS, Adam, Copy, Defaults, Gate, Linear, Phase, Recipe, Stage, ppo
 from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising
-from assay.models.bodies.perceptron import Perceptron
-from assay.models.model import Critic, Policy
-from assay.parts.credit.temporal import Whiten
-from assay.parts.critics.td import Td
-from assay.parts.fits.squared import Expectile
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
-from assay.parts.predictions import OfState
-from assay.parts.sources.conditions import Ends
-from assay.parts.sources.fresh import FreshDecisions
-from assay.parts.sources.logged import Log, Logged
-from assay.parts.targets.one_step import NextValue
-from assay.parts.targets.recorded import RecordedAction
-from assay.recipes.actor_critic import ppo
-from assay.recipes.defaults import CONTINUOUS, Defaults
+from assay.models import Critic, Perceptron, Policy
+from assay.parts import (
+    Clip, Ends, Expectile, FreshDecisions, Log, Logged, NextValue, OfState, PolicyGradient, RecordedAction, Td,
+    Whiten,
+)
 
 MEMBERS, DISCOUNT, STEP = 4, 0.95, Adam(learning_rate=1e-3, clip_norm=0.0)
+
+
 WIDE = Perceptron((128, 128))
+
+
 LOG = Log(episodes=50, noise=0.5)
+
+
 ENDLESS = Ends(
     some=False,
     reason="uni-o4 scores policies in a learned model without ends. Use a task that only a time limit ends, or iql",

@@ -3,19 +3,16 @@
 Axes: N members, B sequences, T decisions, H steps, F observed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Loss
-from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, Objective, View
-from assay.models.bodies.perceptron import features
-from assay.parts.aggregations import OverDecisions, OverTransitions
+from assay.method import CriticLoss, Experience, Loss, Objective, View, model_name
+from assay.models import features
+from assay.parts import OverTransitions
+from assay.parts.aggregations import OverDecisions
 
 
 @dataclass(frozen=True)

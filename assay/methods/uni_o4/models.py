@@ -3,21 +3,14 @@
 Axes: N members, B, T, R rows, A, F numbers of an observation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from assay.core.record import Experience
-from assay.core.slots import ActorHead, Ask, Body, CriticHead
-from assay.core.spaces import Box, Context, Spec
-from assay.models.bodies.perceptron import feature_size
+from assay.method import ActorHead, Ask, Body, Box, Context, CriticHead, Experience, Spec, distributions
+from assay.models import ActionValue, feature_size, need_box, register_bounds
 from assay.models.heads.gaussian import GaussianPolicy
-from assay.models.heads.spaces import need_box, register_bounds
-from assay.models.heads.value import ActionValue
-from assay.ops import distributions
 
 
 class GaussianCommittee(GaussianPolicy):

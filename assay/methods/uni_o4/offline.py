@@ -1,7 +1,5 @@
 """What makes PPO offline: actions in recorded states, credit of critics, a gated old policy. Axes: N, B, T."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -9,10 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need, State
-from assay.core.slots import Annotation, Credit, Gate, Rollout, Scene, Source
-from assay.parts.credit.judged import ActionValues
-from assay.playing.episodes import decided_again
+from assay.method import Annotation, Credit, Experience, Gate, Need, Rollout, Scene, Source, State, decided_again
+from assay.parts import ActionValues
 
 
 @dataclass(frozen=True)

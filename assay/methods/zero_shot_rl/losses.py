@@ -4,8 +4,6 @@ Axes: K heads, R decisions of the batch, N action samples, D numbers. The model 
 its target network. Rewards are not read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, cast
@@ -13,18 +11,13 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
-from assay.core.optimizers import Adam
-from assay.core.recipe import Copy, Recipe, Stage
-from assay.core.record import Experience, Loss
-from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, Objective, View
-from assay.core.spaces import Box
+from assay.method import (
+    CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Defaults, Experience, Loss, Objective, Recipe, Stage, View,
+    model_name,
+)
 from assay.methods.zero_shot_rl.models import ForwardBackward, ForwardBackwardActor
-from assay.models.model import Policy
-from assay.parts.aggregations import OverTransitions
-from assay.parts.sources.relabelled import Mixed, Play, Relabelled
-from assay.recipes.defaults import CONTROL, Defaults
+from assay.models import Policy
+from assay.parts import Mixed, OverTransitions, Play, Relabelled
 
 
 class Rows:

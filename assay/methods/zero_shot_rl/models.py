@@ -12,18 +12,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.core.record import Experience, Need, Scored
-from assay.core.slots import ActorHead, Ask, Body
-from assay.core.spaces import Box, Context, Discrete, Space, Spec
-from assay.models.bodies.perceptron import Vectors, vectors
-from assay.models.heads.bounded import scored_distance
-from assay.models.heads.goals import need_goal, of_length_root
-from assay.models.heads.spaces import is_finite, register_bounds
-from assay.models.heads.value import scored_softmax
+from assay.method import ActorHead, Ask, Body, Box, Context, Discrete, Experience, Need, Scored, Space, Spec
+from assay.models import Vectors, need_goal, of_length_root, register_bounds, vectors
 from assay.ops import distributions
+from assay.models.heads.bounded import scored_distance
+from assay.models.heads.spaces import is_finite
+from assay.models.heads.value import scored_softmax
 
 OCTAVES = (1.0, 2.0, 4.0)
+
 NUM_HEADS = 2
+
+
 NOISE, NOISE_LIMIT = 0.2, 0.3
 """Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
 

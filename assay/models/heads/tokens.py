@@ -17,7 +17,7 @@ from assay.core.slots import Ask, Body
 from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.token_table import ContextTable, TokenTable
 from assay.models.bodies.transformer import Cache, Transformer, Trunk
-from assay.models.held import Held
+from assay.models.decoder_handle import Held
 from assay.ops import distributions
 
 

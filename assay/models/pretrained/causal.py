@@ -21,10 +21,10 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.record import Experience, Need, Scored
 from assay.core.spaces import Context, Vocabulary
-from assay.models.held import Held
+from assay.models.decoder_handle import Held
 from assay.models.pretrained import packed_layers
 from assay.ops import distributions, output, packed_attention, packing
-from assay.playing import text
+from assay.rollouts import text
 
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
 LARGEST_GAP = 1e-3  # between log-probabilities and those of the network's own forward pass

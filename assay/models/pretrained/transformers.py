@@ -28,11 +28,11 @@ from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.hidden import Sequences
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, merged, save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
-from assay.models.pretrained.shards import foreign_shard
+from assay.models.pretrained.weight_index import foreign_shard
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.ops.distributions import check_temperature
-from assay.playing import text
-from assay.playing.text import Conversation, Message
+from assay.rollouts import text
+from assay.rollouts.text import Conversation, Message
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]

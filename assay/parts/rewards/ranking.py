@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.slots import Choice
-from assay.playing.judgements import Scores, scores_in
+from assay.rollouts.judgements import Scores, scores_in
 
 
 @dataclass(frozen=True)

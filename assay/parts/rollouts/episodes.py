@@ -17,8 +17,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Explore, Framing, ReadySimulation, Rollout, Scene, SteppingTask, Wrapper, frame_of
 from assay.ops import random
-from assay.playing.episodes import Recorder, Uniforms, deciding, masked
-from assay.playing.ready import stepped_apart
+from assay.rollouts.async_stepping import stepped_apart
+from assay.rollouts.episodes import Recorder, Uniforms, deciding, masked
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from assay.core.slots import Rollout, Scene, TextTask
 from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
 from assay.parts.rollouts.episodes import Around, Episodes
-from assay.playing.episodes import masked
+from assay.rollouts.episodes import masked
 
 GREEDY = "greedy_outcome"
 

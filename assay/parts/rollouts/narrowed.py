@@ -9,8 +9,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene
 from assay.core.spaces import Vocabulary
+from assay.decoding.sampling_parameters import LOGP_MODEL, Narrowing
 from assay.parts.rollouts.episodes import Around, Episodes
-from assay.playing.narrowing import LOGP_MODEL, Narrowing
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Rollout, Scene
+from assay.decoding.sampling_parameters import LOGP_MODEL
 from assay.parts.rollouts.episodes import Episodes
-from assay.playing.narrowing import LOGP_MODEL
 
 
 @dataclass(frozen=True)

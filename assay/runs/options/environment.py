@@ -58,7 +58,7 @@ class EnvironmentOptions(Group):
 
     def sources(self) -> Iterator[str]:
         """Yields the files and modules of the wrappers."""
-        from assay.runs.own.addresses import needed_address
+        from assay.runs.user_code.addresses import needed_address
 
         for word in self.wrapper:
             yield needed_address(word, "--wrapper").source

@@ -43,7 +43,7 @@ class Group:
 
     def sources(self) -> Iterator[str]:
         """Yields the files and modules of own code that the options name, so that their digests are recorded and a
-        received run folder loads no other (see `assay.runs.own.consent`).
+        received run folder loads no other (see `assay.runs.user_code.consent`).
         """
         yield from ()
 

@@ -56,7 +56,7 @@ class OwnOptions(Group):
     def check(self) -> None:
         """Refuses limits that are not positive, and judge options without a judge."""
         if self.judge is not None:
-            from assay.runs.own.judge import check_url
+            from assay.runs.user_code.judge import check_url
 
             check_url(self.judge)
         elif self.judge_prompt is not None or self.judge_pairs:
@@ -78,8 +78,8 @@ class OwnOptions(Group):
 
     def sources(self) -> Iterator[str]:
         """Yields the files and modules that the options name."""
-        from assay.runs.own.addresses import needed_address
-        from assay.runs.own.rewards import parsed_rewards
+        from assay.runs.user_code.addresses import needed_address
+        from assay.runs.user_code.rewards import parsed_rewards
 
         for one in parsed_rewards(self.reward):
             if one.address is not None:
@@ -89,7 +89,7 @@ class OwnOptions(Group):
 
     def seals(self) -> dict[str, dict[str, str]]:
         """Returns digests of what the options trust beside code: the judge's server with its key, and its rubric."""
-        from assay.runs.own import judge, reward_model
+        from assay.runs.user_code import judge, reward_model
 
         found = {}
         if self.judge is not None:
@@ -101,8 +101,8 @@ class OwnOptions(Group):
 
     def anchored(self) -> OwnOptions:
         """Returns the options with absolute paths, so that a run can be resumed from any folder."""
-        from assay.runs.own.addresses import needed_address
-        from assay.runs.own.rewards import anchored_reward
+        from assay.runs.user_code.addresses import needed_address
+        from assay.runs.user_code.rewards import anchored_reward
 
         tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
         prompt = None if self.judge_prompt is None else str(Path(self.judge_prompt).resolve())
@@ -112,9 +112,9 @@ class OwnOptions(Group):
 
     def task(self, task: Task) -> Task:
         """Returns the task with own rewards in place of its verifier, and with tools."""
-        from assay.runs.own.judge import Judge, rubric
-        from assay.runs.own.rewards import with_components, with_rewards
-        from assay.runs.own.tools import tools_of
+        from assay.runs.user_code.judge import Judge, rubric
+        from assay.runs.user_code.rewards import with_components, with_rewards
+        from assay.runs.user_code.tools import tools_of
         from assay.tasks.language.tools import with_tools
 
         if self.reward:

@@ -20,7 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Spec
-from assay.playing.episodes import Recorder, Uniforms
+from assay.rollouts.episodes import Recorder, Uniforms
 from assay.tasks.adapters.gymnasium_instances import closed, raised, reset_seed, step_answer
 from assay.tasks.adapters.gymnasium_spaces import Port, port_of
 from assay.tasks.adapters.gymnasium_trial import some_action

@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task
 from assay.models.pretrained.causal import asking, silenced
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
-from assay.playing.text import Conversation
+from assay.rollouts.text import Conversation
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids

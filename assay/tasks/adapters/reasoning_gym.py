@@ -17,8 +17,8 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.record import InfraFault, Outcome, PolicyFault, Score
-from assay.playing import text
-from assay.playing.text import ByteTokenizer, Tokenizer
+from assay.rollouts import text
+from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.prompts import HELD_OUT, Item, PromptTask, check_split
 

@@ -21,8 +21,8 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Simulation
 from assay.core.spaces import Context, Spec
 from assay.ops.random import GOLDEN, hashed, mix
-from assay.playing.episodes import play_episodes
-from assay.playing.resumed import nothing_done, play_on
+from assay.rollouts.episodes import play_episodes
+from assay.rollouts.resumed_episodes import nothing_done, play_on
 
 AHEAD = 16
 

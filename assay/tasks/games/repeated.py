@@ -17,9 +17,9 @@ from torch import Tensor
 
 from assay.core.record import Draw, Experience, Origin
 from assay.core.spaces import Box, Context, Discrete, Spec, Vocabulary
+from assay.decoding.sampling_parameters import LOGP_MODEL, NarrowedDecoder
 from assay.ops import distributions, random
-from assay.playing.episodes import Recorder, Uniforms
-from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder
+from assay.rollouts.episodes import Recorder, Uniforms
 from assay.tasks.games.matrix import (
     CHANCE,
     CHICKEN,

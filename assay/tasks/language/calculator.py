@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from assay.core.errors import AssayError
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import MAX_DIGITS, WHITESPACE, evaluated, exact_match
 from assay.tasks.language.dialogue import DialogueTask, Reply
 from assay.tasks.language.prompts import Item, generated_item

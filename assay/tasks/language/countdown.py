@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import OPERATORS, RANKS, WHITESPACE, evaluated
 from assay.tasks.language.prompts import Item, PromptTask, generated_item
 

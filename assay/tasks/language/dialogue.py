@@ -19,11 +19,11 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
-from assay.playing import text
-from assay.playing.dialogues import converse
-from assay.playing.narrowing import LOGP_MODEL
-from assay.playing.text import Tokenizer
-from assay.playing.turns import Heard, Limits, utterances
+from assay.decoding.sampling_parameters import LOGP_MODEL
+from assay.rollouts import text
+from assay.rollouts.dialogues import converse
+from assay.rollouts.text import Tokenizer
+from assay.rollouts.turns import Heard, Limits, utterances
 from assay.tasks.language.prompts import FiniteItems, Item, Items, completion_ids, prompt_ids, token_credits
 from assay.tasks.language.scoring import Scorer, components, scored
 

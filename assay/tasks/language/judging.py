@@ -11,8 +11,8 @@ from functools import partial
 
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
-from assay.playing.judgements import leading, scores_in
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts.judgements import leading, scores_in
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.prompts import Item, PromptTask, generated_item
 
 STEPS, ERRORS, TOP = "abcdef", "bdf", 9

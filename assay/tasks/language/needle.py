@@ -8,7 +8,7 @@ from functools import partial
 
 from assay.core.errors import AssayError
 from assay.core.record import Outcome
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
 from assay.tasks.language.prompts import Item, PromptTask, generated_item
 

@@ -13,8 +13,8 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Score
 from assay.core.spaces import Spec
-from assay.playing import text
-from assay.playing.text import ByteTokenizer, Tokenizer
+from assay.rollouts import text
+from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
 from assay.tasks.language.rows import Row, pair, rows_of
 from assay.tasks.language.textfile import MAX_PROMPT, TextFile, longest_completion, longest_prompt

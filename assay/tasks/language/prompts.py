@@ -19,9 +19,9 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
 from assay.ops.decoded import Stop
-from assay.playing import text
-from assay.playing.completions import complete, continued
-from assay.playing.text import Tokenizer
+from assay.rollouts import text
+from assay.rollouts.completions import complete, continued
+from assay.rollouts.text import Tokenizer
 from assay.tasks.language.scoring import Scorer, components, scored
 
 HELD_OUT = 0.1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.core.record import Outcome, Score
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.prompts import Item, PromptTask, generated_item
 
 LETTERS, ASKED = "abcdefgh", 3

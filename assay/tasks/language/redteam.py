@@ -19,11 +19,11 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Score, concatenate
 from assay.core.spaces import Spec
+from assay.decoding.decode import decode_together, neighbours
 from assay.ops import random
-from assay.playing import text
-from assay.playing.completions import as_experience
-from assay.playing.decoding import decode_together, neighbours
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts import text
+from assay.rollouts.completions import as_experience
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.obfuscation import FORBIDDEN, LETTERS, OBFUSCATIONS, is_harmful, obfuscated
 
 ATTACKER, DEFENDER = 0, 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.core.record import Outcome, PolicyFault
-from assay.playing.text import CharacterTokenizer
+from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.addition import Addition
 from assay.tasks.language.arithmetic import exact_match
 from assay.tasks.language.prompts import Item, PromptTask, generated_item

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.core.errors import AssayError
-from assay.playing import text
-from assay.playing.text import Conversation, Message
+from assay.rollouts import text
+from assay.rollouts.text import Conversation, Message
 
 MAX_LINE = 1 << 24
 

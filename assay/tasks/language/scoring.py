@@ -11,7 +11,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Outcome, Score
 from assay.core.verifier import COMPONENT
-from assay.playing import text
+from assay.rollouts import text
 
 Table = Mapping[str, Sequence[float]]
 """Numbers of the rows by component; NaN where a component does not apply to a row."""

@@ -19,9 +19,9 @@ import numpy as np
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Outcome, PolicyFault, Score
 from assay.ops import random
-from assay.playing import text
-from assay.playing.judgements import leading, scores_in
-from assay.playing.text import ByteTokenizer, Tokenizer
+from assay.rollouts import text
+from assay.rollouts.judgements import leading, scores_in
+from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
 from assay.tasks.language.judging import ranked
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids

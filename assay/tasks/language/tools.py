@@ -18,7 +18,7 @@ from typing import Any
 from assay.core.calls import Overtime, within
 from assay.core.errors import AssayError
 from assay.core.record import InfraFault
-from assay.playing.text import ByteTokenizer, Conversation, Message
+from assay.rollouts.text import ByteTokenizer, Conversation, Message
 from assay.tasks.language.dialogue import DialogueTask, Reply
 from assay.tasks.language.prompts import Item, Items, PromptTask
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from assay.core.errors import AssayError
 from assay.core.record import PolicyFault, Score
-from assay.playing.words import WordTokenizer
+from assay.rollouts.words import WordTokenizer
 from assay.tasks.language.dialogue import DialogueTask, Reply
 from assay.tasks.language.prompts import Item, generated_item
 

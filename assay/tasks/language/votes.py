@@ -14,8 +14,8 @@ import numpy as np
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.ops import random
-from assay.playing.judgements import Scores, scores_in
-from assay.playing.text import Conversation, Message, escaped
+from assay.rollouts.judgements import Scores, scores_in
+from assay.rollouts.text import Conversation, Message, escaped
 from assay.tasks.language.prompts import Item, PromptTask
 
 Write = Callable[[Sequence[str], np.ndarray, np.ndarray], Sequence[str]]

@@ -14,13 +14,13 @@ from assay.core.record import Draw, InfraFault, Need, Score
 from assay.core.slots import DemonstratedTask, GameTask
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.advantage_alignment_llm.credit import LeaveOneOutToGo
+from assay.methods.advantage_alignment_llm import LeaveOneOutToGo
 from assay.ops import groups
 from assay.parts.aggregations import SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.shaping import Informative
-from assay.playing import text
 from assay.recipes.defaults import defaults_of
+from assay.rollouts import text
 from assay.runs import catalogue
 from assay.tasks.games.matrix import (
     COOPERATOR,

@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from assay import recipes
+from assay.claims.laws.rollout import built, small_actor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Need, PolicyFault, Score
 from assay.core.slots import DemonstratedTask, ResumableTask, Scene, Task
 from assay.engine.loop import Loop
-from assay.methods.delethink.rollout import Chunks
-from assay.playing.resumed import first_decisions
-from assay.playing.text import CharacterTokenizer
-from assay.playing.turns import utterances
-from assay.playing.words import WordTokenizer
-from assay.proof.laws.rollout import built, small_actor
+from assay.methods.delethink import Chunks
 from assay.recipes.defaults import LANGUAGE, defaults_of
+from assay.rollouts.resumed_episodes import first_decisions
+from assay.rollouts.text import CharacterTokenizer
+from assay.rollouts.turns import utterances
+from assay.rollouts.words import WordTokenizer
 from assay.runs import catalogue
 from assay.tasks.language import calculator, household, twenty_questions
 from assay.tasks.language.dialogue import DialogueTask, Reply

@@ -13,7 +13,7 @@ import pytest
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.engine.loop import Loop
-from assay.playing.text import Conversation, Message
+from assay.rollouts.text import Conversation, Message
 from assay.runs import catalogue
 from assay.runs.options import LanguageOptions, RunOptions
 from assay.runs.plan import anchored, make_plan

@@ -26,8 +26,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Origin, Outcome, PolicyFault, Score, pad
 from assay.core.slots import DemonstratedTask, Task
 from assay.core.spaces import Vocabulary
-from assay.playing import text
-from assay.playing.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
+from assay.rollouts import text
+from assay.rollouts.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
 from assay.tasks.language import addition, countdown, sorting
 from assay.tasks.language.preferences import PairsTask, preferences
 from assay.tasks.language.prompts import Item, PromptTask, generated_item

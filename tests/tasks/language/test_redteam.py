@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import DemonstratedTask, GameTask
 from assay.engine import evaluation
-from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
+from assay.methods.self_redteam import PlayerDeviation, PlayerMean
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.credit.outcome import OutcomeCredit

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
 from assay.core.record import InfraFault, Outcome, PolicyFault, Score
-from assay.playing.text import CharacterTokenizer, escaped
+from assay.rollouts.text import CharacterTokenizer, escaped
 from assay.tasks.language import addition, arithmetic, countdown, graph_path, lookup, sorting
 from assay.tasks.language.arithmetic import evaluated, final_answer, is_same_answer, plain_number
 from assay.tasks.language.prompts import Item, PromptTask

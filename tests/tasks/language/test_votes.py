@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.app.cli import main
+from assay.claims.spct_grm import biased
+from assay.cli.main import main
 from assay.core.errors import AssayError
 from assay.core.record import Draw, PolicyFault, Score
-from assay.methods.spct_grm.claims import biased
-from assay.playing.text import Conversation, Message
+from assay.rollouts.text import Conversation, Message
 from assay.runs.catalogue import find_task
 from assay.tasks.language.judging import judging, ranked
 from assay.tasks.language.prompts import Item

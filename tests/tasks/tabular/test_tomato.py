@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.core.record import Draw
 from assay.core.slots import Scene
-from assay.methods.orpo_occupancy.parts import SeenReward
+from assay.methods.orpo_occupancy import SeenReward
 from assay.tasks.control.stepping import Scripted
 from assay.tasks.tabular.tomato import tomato
 

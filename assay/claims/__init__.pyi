@@ -1,0 +1,16 @@
+"""The vocabulary of a claims file: names and their homes."""
+
+# ruff: noqa: I001
+# fmt: off
+from assay.claims import probes as probes
+from assay.claims.claim import (
+    Average as Average, Claims as Claims, DecisionsTo as DecisionsTo, Dip as Dip, Edit as Edit, Exact as Exact,
+    Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
+)
+from assay.claims.deprecated import Method as Method
+from assay.claims.gradient import same_gradient as same_gradient
+from assay.claims.metrics import (
+    AnswerProbability as AnswerProbability, Area as Area, DistinctAt as DistinctAt, Largest as Largest,
+    PassAt as PassAt,
+)
+from assay.claims.probes import by_hand as by_hand

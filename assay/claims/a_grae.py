@@ -1,0 +1,46 @@
+"""Claims of a-grae: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.method import BIGRAMS, recipes
+from assay.methods.a_grae import EPSILON, BreakSymmetry, recipe
+
+
+def advantages(*right: int, size: int = 8) -> list[Tensor]:
+    """Returns the advantages [right, wrong] of groups of `size` answers with these numbers of right ones."""
+    data = probes.groups_with_right(*right, size=size)
+    return [group[[0, size - 1]] for group in probes.advantages(recipe(), data).view(len(right), size)]
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    data = seen.experience
+    assert data.group is not None
+    there, outcome = data.mask.any(1), by_hand.outcome(data)
+    rates = {int(one): outcome[(data.group == one) & there].mean() for one in data.group.unique()}
+    overall = torch.stack(list(rates.values())).mean()
+    root = torch.stack([rates[int(one)] for one in data.group]).sqrt()
+    weight = 0.5 * (1 - overall) / (1 - root + EPSILON) + 0.5 * overall / (root + EPSILON)
+    advantage = by_hand.standardised(data)
+    return by_hand.grpo_loss(seen, weight * advantage * torch.where(advantage > 0, overall, 1.0))
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
+        Exact("half right in a batch half right: the advantage of a right answer", lambda: advantages(4, 4)[0][0],
+              equals=0.56457, tolerance=2e-4),
+        Exact("and of a wrong one", lambda: advantages(4, 4)[0][1], equals=-1.12914, tolerance=4e-4),
+        Exact("a quarter right: the weight is 1", lambda: advantages(2, 6)[0][1], equals=-0.54006, tolerance=2e-4),
+        Measured("keeps more entropy over right answers than grpo at equal steps", "many-ways", recipe(BIGRAMS),
+                 recipes.grpo(BIGRAMS), Final("right_entropy"), seeds=10, minutes=6.0, steps=100, looks=2),
+    ),
+    mutants=(
+        Edit("from hard to easy", BreakSymmetry.__call__, "((1.0 - overall) / (1.0 - root_B",
+             "((1.0 - overall) / (root_B"),
+        Edit("wrong answers are damped", BreakSymmetry.__call__, "advantage_BT > 0", "advantage_BT < 0"),
+        Edit("the mean over answers", BreakSymmetry.__call__, "(rate_B * once_B).sum() / once_B.sum()",
+             "(rate_B * share_B).sum() / share_B.sum()"),
+    ),
+)

@@ -1,0 +1,39 @@
+"""Claims of ace: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.method import BIGRAMS
+from assay.methods.ace import ConfidencePenalty, constant, recipe
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    data = seen.experience
+    advantage = by_hand.standardised(data)
+    moved = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0).sum(1)
+    factor = torch.where(advantage < 0, 1.0 + torch.log1p(moved.exp()), 1.0)
+    return by_hand.grpo_loss(seen, advantage * factor)
+
+
+def factor(confidence: float, advantage: float = -1.0) -> float:
+    """Returns the factor of an answer of one decision whose log-ratio to the reference is `confidence`."""
+    data = probes.outcomes(0.0)
+    return float(ConfidencePenalty()(data.reward + advantage, data.add({"logp_ref": data.logp - confidence})))
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand),
+        Exact("the factor at c = 2", lambda: factor(2.0), equals=3.12693, tolerance=1e-5),
+        Exact("the factor at c = -2", lambda: factor(-2.0), equals=1.12693, tolerance=1e-5),
+        Exact("right answers keep their advantage", lambda: factor(2.0, advantage=1.0), equals=1.0),
+        Measured("keeps more different right answers than a constant factor of the same size at the start", "many-ways",
+                 recipe(BIGRAMS).set("actor.rank", 4), constant(BIGRAMS).set("actor.rank", 4), Final("distinct@8"),
+                 seeds=10, minutes=6.0, steps=100, looks=2),
+    ),
+    mutants=(
+        Edit("right answers too", ConfidencePenalty.__call__, "advantage_BT < 0", "advantage_BT != 0"),
+        Edit("the less likely ones", ConfidencePenalty.__call__, "softplus(confidence)", "softplus(-confidence)"),
+    ),
+)

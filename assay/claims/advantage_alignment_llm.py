@@ -1,0 +1,89 @@
+"""The loss by hand on games of several decisions a round, and expected gradients over all games."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.method import TABLE, Experience, Recipe
+from assay.methods.advantage_alignment_llm import AlignAdvantages, recipe
+from assay.tasks.games.repeated import LEVELS
+from assay.tasks.tabular.bandit import bandit
+
+GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
+
+
+LOGITS_SA = torch.linspace(-1.0, 1.0, 10, dtype=torch.float64).view(5, 2)
+
+
+def rounds(seed: int = 0) -> Experience:
+    """Returns games of two players in groups of four; a round is up to two decisions, and some games are shorter."""
+    data, row = probes.sequences(seed, num=32), torch.arange(32)
+    turn = (torch.arange(data.num_columns) - 1).clamp(min=0) // 2
+    data = replace(data, player=row % 2, episode=row // 2, group=row // 8 * 2 + row % 2)
+    return replace(data, turn=turn.expand(data.mask.shape))
+
+
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data, own, aligned = seen.experience, {}, torch.zeros_like(seen.experience.reward)
+    assert data.group is not None
+    assert data.turn is not None
+    to_go: dict[tuple[int, int], torch.Tensor] = {}
+    for row, mask in enumerate(data.mask):
+        for turn in data.turn[row][mask].unique().tolist():
+            later = mask & (data.turn[row] >= turn)
+            to_go[row, turn] = (data.reward[row] * 0.96 ** (data.turn[row] - turn).double())[later].sum()
+    for (row, turn), value in to_go.items():
+        others = [to_go[b, r] for b, r in to_go if r == turn and b != row and data.group[b] == data.group[row]]
+        own[row, turn] = value - sum(others) / max(1, len(others))
+    for (row, turn), value in own.items():
+        past = sum(0.96 ** (turn - k) * own[row, k] for k in range(turn))
+        shaped = value + 0.96 * past * own.get((row + 1 - 2 * (row % 2), turn), 0.0)
+        aligned[row, data.mask[row] & (data.turn[row] == turn)] = shaped
+    aligned = aligned / (aligned[data.mask].std() + 1e-8)
+    return -by_hand.mean_of_decisions(aligned * seen.logp() + 0.02 * by_hand.entropy(seen), data)
+
+
+def bias_of_base(recipe: Callable[..., Recipe]) -> torch.Tensor:
+    found = probes.expected_game_gradient(recipe(beta=0.0, discount=1.0).credit[:2], GAMES, LOGITS_SA)
+    return (found - probes.exact_game_gradient(GAMES, LOGITS_SA)).norm()
+
+
+def push_to_cooperate(recipe: Callable[..., Recipe], beta: float, state: int) -> torch.Tensor:
+    """Returns the uniform policy's expected gradient; state 1 follows mutual cooperation, 4 mutual defection."""
+    return probes.expected_game_gradient(recipe(beta=beta).credit[:2], GAMES, 0 * LOGITS_SA)[state, 0]
+
+
+SMALL = recipe().set("actor.width", 32).set("rollout.num_starts", 8).set("learning_rate", 1e-3)
+
+
+CLAIMS = Claims(
+    claims=(
+        Exact("its gradient is the formula's",
+              lambda: probes.formula_gap(recipe(), rounds(), loss_by_hand), at_most=1e-9),
+        Exact("also where most advantages are negative",
+              lambda: probes.formula_gap(recipe(), rounds(seed=5), loss_by_hand), at_most=1e-9),
+        Exact("a task with one player is refused", lambda: probes.is_refused(recipe(TABLE), bandit())
+              and not probes.is_refused(recipe(TABLE), LEVELS["prisoners-dilemma"]()), equals=1.0),
+        Exact("with beta 0 the gradient is each player's own, exactly", lambda: bias_of_base(recipe),
+              equals=0.0, tolerance=1e-10),
+        Exact("naive: defect after mutual cooperation", lambda: push_to_cooperate(recipe, 0.0, 1),
+              at_most=-1e-3),
+        Exact("aligned: cooperate there", lambda: push_to_cooperate(recipe, 1.0, 1), at_least=1e-3),
+        Exact("aligned: defect after mutual defection", lambda: push_to_cooperate(recipe, 1.0, 4),
+              at_most=-1e-3),
+        Measured("a higher payoff in self-play than naive learning", "prisoners-dilemma", recipe(TABLE),
+                 recipe(TABLE, beta=0.0), margin=0.3, seeds=5, minutes=1.0, steps=150),
+        Measured("a defector leaves it what mutual defection pays", "prisoners-dilemma-against-defectors",
+                 recipe(TABLE), -2.0, expect=Expect.WITHIN, margin=0.2, seeds=5, minutes=0.5, steps=150),
+        Measured("a transformer that reads all rounds, too", "prisoners-dilemma-tokens", SMALL, SMALL.set("beta", 0.0),
+                 margin=0.3, seeds=5, minutes=3.0, steps=100, warmup=0),
+    ),
+    mutants=(
+        Edit("its own advantage in place of the opponent's", AlignAdvantages.apply, "games) - own", "games) * 0 + own"),
+        Edit("the present round is past", AlignAdvantages.past, "held.append(carry)",
+             "held.append(carry + own_BR[:, turn])"),
+        Edit("a game of one player is accepted", AlignAdvantages.init, "task is not None", "False"),
+    ),
+)

@@ -1,0 +1,71 @@
+"""alphaalign's reward on given completions, and the noise of its testbed. Axes: B sequences."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from assay.claims import Average, Claims, Exact, Measured, by_hand, probes, same_gradient
+from assay.method import LANGUAGE, Recipe
+from assay.methods.alphaalign import recipe, refusal_of, with_help
+from assay.parts import FromFunction, Matches, Noisy
+from assay.tasks.language import refusing
+
+TASK, THOUGHT = probes.labelled("benign", "harmful", "benign"), "<safety_reasoning>I'm sorry</safety_reasoning>"
+
+
+SAID = (
+    f"{THOUGHT} <answer>7</answer>", "<answer>7", f"{THOUGHT}<answer>No. I Cannot</answer>",
+    f"{THOUGHT}<answer>8</answer>",
+)
+"""Answered, answered without the format, refused, answered."""
+
+
+HELP = [2.0, 1.0, -1.0, 4.0]
+"""Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
+
+
+GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0][: len(rows)])
+
+
+def distance_from_table(ours: Recipe) -> float:
+    """The four answers to a benign and to a harmful prompt; a cut one, alone with its prompt; a row that left training
+    with a helpfulness of 100: `GIVEN`.
+    """
+    rows = probes.completed(TASK, [*SAID, *SAID, SAID[0], SAID[0]], [0] * 4 + [1] * 4 + [2, 0], cut=[8], faults=[9])
+    benign, harmful = [0.5 + 0.5 / 2.0817, 0.0, -0.5, 0.5 + 2.5 / 2.0817], [0.5, 0.0, 1.5, 0.5]
+    return probes.distance(probes.rewarded(ours, TASK, rows), [*benign, *harmful, 0.5, 0.0])
+
+
+def jittered(total_B: Tensor, uniform_B: Tensor) -> Tensor:
+    """Returns totals with normal noise of 0.1, in units ten times as large: a learned score."""
+    return 10.0 * (total_B + 0.1 * torch.special.ndtri(uniform_B).to(total_B.dtype))
+
+
+SIGNS = (Matches(refusing.FORMAT), refusal_of(">", refusing.REFUSE))
+"""Format and refusal of the testbed."""
+
+
+TEN = Noisy(noise=jittered)
+"""Helpfulness of the testbed: correctness with noise, in units ten times as large."""
+
+
+SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64)
+
+
+SMALL = SMALL.set("rollout.num_starts", 16)
+
+
+RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
+
+
+CLAIMS = Claims(
+    claims=(
+        Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
+              lambda: distance_from_table(recipe(helpfulness=GIVEN)), equals=0.0, tolerance=1e-4),
+        same_gradient("on these rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
+                      by_hand.ppo_of_tokens, probes.fragments),
+        Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",
+                 SMALL, RAW, Average("outcome/harmful", 0.25), seeds=5, minutes=4.0, steps=60, warmup=80),
+    ),
+)

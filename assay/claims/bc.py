@@ -1,0 +1,63 @@
+"""Claims of bc: its loss by hand, exact and measured claims, mutants."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from assay.claims import Claims, Edit, Exact, Measured, probes
+from assay.claims.probes import steps
+from assay.core.slots import ALONE
+from assay.method import CONTINUOUS, TABLE, Experience, recipes
+from assay.parts import LogLikelihood
+from assay.tasks.tabular.table import gridworld
+
+
+def likelihood(seen: probes.Seen) -> torch.Tensor:
+    return -seen.logp().sum() / seen.experience.mask.sum()
+
+
+def least_squares(seen: probes.Seen) -> torch.Tensor:
+    """Returns the loss of a Gaussian with mean f(s) and one deviation, without its constant."""
+    step, actor = steps.step_of(seen), seen.models["actor"]
+    error = (step.action - steps.output(actor, step.now)) / actor.log_std.exp()
+    return step.mean((error.square() / 2 + actor.log_std).sum(-1))
+
+
+def not_cloned() -> float:
+    """Returns how many decisions of the expert's episodes a step leaves out, repeats or changes."""
+    task = gridworld()
+    batches = list(probes.drawn(recipes.bc(TABLE).source, ALONE.given(task=task)))
+    rows = [decisions(batches), decisions([task.demonstrate(np.arange(8), 0)])]
+    return abs(len(batches) - 16) + float(rows[0] != rows[1])
+
+
+def decisions(batches: Sequence[Experience]) -> list[list[int]]:
+    """Returns the states and actions of all decisions, sorted."""
+    return sorted(torch.cat([torch.stack((b.context["state"], b.action), -1)[b.mask] for b in batches]).tolist())
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit(
+            "the log-likelihood of the other sign",
+            LogLikelihood.__call__,
+            "-view.scored.logp * ",
+            "view.scored.logp * ",
+        ),
+    ),
+    claims=(
+        Exact(
+            "its gradient is that of the likelihood",
+            lambda: probes.formula_gap(recipes.bc(TABLE), probes.sequences(), likelihood),
+            at_most=1e-9,
+        ),
+        Exact(
+            "with a Gaussian it is that of least squares",
+            lambda: probes.formula_gap(recipes.bc(CONTINUOUS), probes.transitions(), least_squares, probes.BOX_SPEC),
+            at_most=1e-9,
+        ),
+        Exact("a step clones every decision of 8 expert episodes once, in 16 batches", not_cloned, equals=0.0),
+        Measured("imitates a perfect expert", "cartpole", recipes.bc(), 475.0, seeds=5, minutes=1),
+    ),
+)

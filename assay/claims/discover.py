@@ -1,0 +1,97 @@
+"""Finds every part of the package, so that no list is needed and no part escapes the laws silently.
+
+A part is a frozen dataclass that inherits its slot (`class Clip(TrustRegion)`); the slot classes are in
+`assay.core.slots`.
+Its instances are the default one, if all settings have defaults, and one for each entry of
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"length": 64},)
+
+which a part with required settings must have. A public frozen dataclass of a part module that is not a part gives the
+reason in `not_a_part: ClassVar[str]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from assay.core.errors import AssayError
+
+Examples = Mapping[str, Sequence[Mapping[str, Any]]]
+
+PLACES = ("parts", "models", "methods", "core.schedules", "core.optimizers", "core.verifier")
+"""Folders and modules of `assay` that hold parts."""
+WITHOUT_PARTS = (".pretrained",)
+"""Folders without parts that can be made here: pretrained models need a folder."""
+
+
+class Part(NamedTuple):
+    """A discovered class, the slot it inherits, and instances to check."""
+
+    slot: str
+    cls: type
+    instances: tuple[Any, ...]
+
+
+def slot_of(cls: type) -> str | None:
+    """Returns the slot that a class inherits, or None."""
+    slot = getattr(cls, "slot", None)
+    return slot if isinstance(slot, str) else None
+
+
+# ---------------------------------------------------------------------------------------------------- walking
+def modules_of(name: str) -> Iterator[ModuleType]:
+    """Yields a module, or all modules of a folder and of the folders in it."""
+    module = importlib.import_module(f"assay.{name}")
+    yield module
+    for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
+        yield importlib.import_module(info.name)
+
+
+def is_frozen(value: Any) -> bool:
+    """Returns whether a value is a class of frozen instances."""
+    return isinstance(value, type) and is_dataclass(value) and bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+
+
+def classes_of(name: str) -> Iterator[type]:
+    """Yields the public frozen dataclasses that the modules of a folder define, without those with `not_a_part`."""
+    for module in modules_of(name):
+        if any(f"{module.__name__}.".count(f"{place}.") for place in WITHOUT_PARTS):
+            continue
+        for key, value in vars(module).items():
+            own = is_frozen(value) and value.__module__ == module.__name__ and not key.startswith("_")
+            if own and not vars(value).get("not_a_part"):
+                yield value
+
+
+def instances_of(cls: type, examples: Examples) -> tuple[Any, ...]:
+    """Returns the default instance and the examples; AssayError if there is neither."""
+    listed = [*getattr(cls, "examples", ()), *examples.get(cls.__name__, ())]
+    required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
+    if required and not listed:
+        entry = "{" + ", ".join(f'"{name}": ...' for name in required) + "}"
+        line = f"examples: ClassVar[tuple[dict[str, Any], ...]] = ({entry},)"
+        raise AssayError(f"{cls.__module__}.{cls.__name__} has settings without a default. Add to the class: {line}")
+    return (*(() if required else (cls(),)), *(cls(**settings) for settings in listed))
+
+
+def parts(examples: Examples | None = None) -> list[Part]:
+    """Returns every part of the package; AssayError for a class that satisfies no slot or cannot be instantiated.
+
+    `examples` adds instances by class name to a part's own examples.
+    """
+    found = []
+    for place in PLACES:
+        for cls in classes_of(place):
+            slot = slot_of(cls)
+            if slot is None:
+                raise AssayError(
+                    f"{cls.__module__}.{cls.__name__} inherits no slot. Inherit one of assay.core.slots, or state "
+                    "`not_a_part: ClassVar[str]` with the reason"
+                )
+            found.append(Part(slot, cls, instances_of(cls, examples or {})))
+    return found

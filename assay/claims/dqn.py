@@ -1,0 +1,40 @@
+"""Claims of dqn: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+
+from assay.claims import Claims, Edit, Exact, Measured, probes
+from assay.claims.probes import steps
+from assay.method import recipes
+from assay.parts import DoubleQ
+
+
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    return steps.step_of(seen).mean(steps.double_q(seen, 0.99)[1])
+
+
+def schedule_gap() -> float:
+    spec = probes.CHOICE_SPEC
+    data = probes.transitions(spec, dtype=torch.float32)
+    return probes.schedule_gap(recipes.dqn(), data, spec, {"actor": 1}, {"target": ("actor", 1.0, 128)}, num=130)
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("the target network chooses the action", DoubleQ.__call__, "model(self.actor)", "model(self.target)"),
+        Edit("no target network", DoubleQ.__call__, "model(self.target)", "model(self.actor)"),
+        Edit("the target network stays as it was", recipes.dqn, "rate=1.0, every=128", "rate=0.0"),
+        Edit("the target network is copied at every update", recipes.dqn, "every=128", "every=1"),
+        Edit("another discount", recipes.dqn, "DoubleQ(0.99)", "DoubleQ(0.9)"),
+    ),
+    claims=(
+        Exact(
+            "its gradient is that of the formula",
+            lambda: probes.formula_gap(
+                recipes.dqn(), probes.transitions(probes.CHOICE_SPEC), loss_by_hand, probes.CHOICE_SPEC
+            ),
+            at_most=1e-9,
+        ),
+        Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
+        Measured("balances the pole: return above 475", "cartpole", recipes.dqn(), 475.0, seeds=5, minutes=8),
+    ),
+)

@@ -1,0 +1,96 @@
+"""The losses of dual-rl by hand. Axes: B transitions, N critics."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from assay.claims import Average, Claims, Edit, Exact, Measured, probes
+from assay.claims.probes import steps
+from assay.method import CONTROL, TABLE, Defaults, Origin, Recipe
+from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
+from assay.parts import Logged, LogLikelihood
+from assay.tasks.control.cartpole import cartpole
+
+
+def cloned(world: Defaults = CONTROL, expert: int = 1) -> Recipe:
+    """Returns behaviour cloning of the same expert episodes alone."""
+    base = f_dvl(world)
+    stage = replace(base.stages[1], objective=(LogLikelihood(),))
+    return replace(base, name="cloned", critics={}, copies={}, source=Logged((shown(expert),)), stages=(stage,))
+
+
+SPEC = probes.CHOICE_SPEC
+
+
+DATA = probes.of_origins(probes.transitions(SPEC, num=64), Origin.TEACHER, Origin.DATASET)
+"""Half of the rows are the expert's."""
+
+
+def losses_by_hand(
+    seen: probes.Seen, divergence: str, rewards: float = 1.0, scale: float = 1.0, clip: float = 7.0
+) -> dict[str, torch.Tensor]:
+    step, models, out = steps.step_of(seen), seen.models, steps.output
+    gain = out(models["q_target"], step.now, step.action).amin(0).detach() - out(models["value"], step.now)
+    above = torch.where(gain > 0, gain, 0.0)
+    short = (gain / scale).clamp(max=clip)
+    raised = {"variation": 0.8 * above - 0.2 * gain, "kl": 0.5 * short.exp() - 0.5 * short,
+              "chi": 0.8 * (above + above.square() / 4) - 0.2 * gain}  # fmt: skip
+    logp = out(models["actor"], step.now).log_softmax(-1)[torch.arange(len(gain)), step.action]
+    q, onward = out(models["q"], step.now, step.action), 0.99 * step.goes_on * out(models["value"], step.after).detach()
+    critic = step.mean((step.reward + onward - q).square()) / 2
+    if rewards == 0.0:
+        expert = step.here & (torch.arange(64) % 2 == 0)
+        both = step.mean((onward - q).square()) / 4
+        critic = both - q[:, expert].sum() / step.here.sum()
+    return {
+        "value": step.mean(raised[divergence]),
+        "actor": -step.mean((3.0 * gain).exp().clamp(max=100.0).detach() * logp),
+        "q": critic,
+    }
+
+
+def gradient_gap(
+    recipe: Recipe, divergence: str, rewards: float = 1.0, scale: float = 1.0, clip: float = 7.0
+) -> float:
+    formula = partial(losses_by_hand, divergence=divergence, rewards=rewards, scale=scale, clip=clip)
+    return probes.formula_gap(recipe, DATA, formula, SPEC)
+
+
+def schedule_gap(recipe: Recipe) -> float:
+    data, trained = probes.transitions(SPEC, dtype=torch.float32), {"actor": 1, "value": 1, "q": 1}
+    return probes.schedule_gap(recipe, data, SPEC, trained, {"q_target": ("q", 0.005, 1)})
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("the terminal state bootstraps in ReCOIL", MatchMixture.__call__, " * (~now.terminal)", ""),
+        Edit("only expert rows are consistent", MatchMixture.__call__, "(1.0 - self.share) * (now", "0.0 * (now"),
+        Edit("Q is raised on all rows", MatchMixture.__call__, "self.share * expert * q", "self.share * q"),
+        Edit("the maximum's clip is on both sides", ImplicitMaximum.__call__, "clamp(max", "clamp(-1.0, max"),
+        Edit("plain cloning", f_dvl, "AdvantageRegression(3.0", "AdvantageRegression(0.0"),
+    ),
+    claims=(
+        Exact("its gradients are those of the formulas, with total variation",
+              lambda: gradient_gap(f_dvl(), "variation"), at_most=1e-9),
+        Exact("with chi-square",
+              lambda: gradient_gap(f_dvl(maximum=ImplicitMaximum(ChiSquare())), "chi"), at_most=1e-9),
+        Exact("Gumbel regression is cut off and scaled", lambda: gradient_gap(
+              f_dvl(maximum=replace(XQL, scale=0.5, clip=1.0)), "kl", scale=0.5, clip=1.0), at_most=1e-9),
+        Exact("XQL's are those of Gumbel regression", lambda: gradient_gap(f_dvl(maximum=XQL), "kl"), at_most=1e-9),
+        Exact("ReCOIL's are those of the formulas, without rewards",
+              lambda: gradient_gap(recoil(), "variation", rewards=0.0), at_most=1e-9),
+        Exact("target critics follow at rate 0.005", lambda: schedule_gap(f_dvl()), at_most=1e-7),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(f_dvl(), cartpole()), equals=0.0),
+        Measured(
+            "with large rewards f-DVL learns sooner than XQL",
+            "gridworld", f_dvl(TABLE, ImplicitMaximum(), 100.0), f_dvl(TABLE, XQL, 100.0),
+            metric=Average("evaluation"), seeds=5, minutes=1.0, steps=60,
+        ),
+        Measured(
+            "one expert episode and random ones: ReCOIL does better than cloning the expert's",
+            "cartpole", recoil(), cloned(), seeds=5, minutes=4.0, steps=100,
+        ),
+    ),
+)

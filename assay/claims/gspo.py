@@ -1,0 +1,53 @@
+"""Claims of gspo: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+
+from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.method import recipes
+
+EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
+
+
+LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2).view(-1, 2)
+
+
+def distance_from_grpo_on_policy() -> torch.Tensor:
+    ours, theirs = (
+        probes.expected_table_gradient(base(), EPISODES, LOGITS_SA, members=2) for base in (recipes.gspo, recipes.grpo)
+    )
+    return (ours - theirs).norm()
+
+
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data, advantage_B = seen.experience, by_hand.standardised(seen.experience)
+    log_ratio_B = ((seen.logp() - data.logp) * data.mask).sum(1) / data.mask.sum(1).clamp(min=1)
+    gain_B = by_hand.clipped(log_ratio_B.exp(), advantage_B, low=3e-4, high=4e-4)
+    return -gain_B[data.mask.any(1)].mean()
+
+
+CLAIMS = Claims(
+    claims=(
+        Exact(
+            "off-policy its gradient is the formula's",
+            lambda: probes.formula_gap(recipes.gspo(), probes.sequences(num=256, spread=4.0), loss_by_hand),
+            at_most=1e-9,
+        ),
+        Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
+        Measured(
+            "cuts off a larger share of tokens than grpo",
+            "sorting-5",
+            recipes.gspo(),
+            recipes.grpo(),
+            metric=Average("clipped"),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
+    mutants=(
+        Edit("grpo's clip", recipes.gspo, "Clip(3e-4, 4e-4)", "Clip(0.2, 0.2)"),
+        Edit("an even clip", recipes.gspo, "Clip(3e-4, 4e-4)", "Clip(3e-4, 3e-4)"),
+        Edit("ratios of tokens", recipes.gspo, "ratio=SequenceRatio(), ", ""),
+    ),
+)

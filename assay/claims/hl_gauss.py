@@ -1,0 +1,162 @@
+"""Losses over bins by hand, and how well a critic tracks moving targets. Axes: M bins."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Expect, Measured, probes
+from assay.claims.probes import steps
+from assay.method import CONTINUOUS, CONTROL, TABLE, Box, Context, Experience, ModelSpec, Spec, random, recipes
+from assay.methods.hl_gauss import CrossEntropy, HlGauss, cross_entropy, hl_gauss
+from assay.models import Bins, Critic, Value
+
+NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
+
+
+OFFSET, RATE = 8.0, 3e-3
+
+
+SPEC = Spec(Box((-9.0,) * SIZE, (9.0,) * SIZE), Box((-1.0,), (1.0,)), horizon=1)
+
+
+def loud(spec: Spec, scale: float) -> Experience:
+    """Returns transitions with rewards so large that some targets lie beyond the bins."""
+    data = probes.transitions(spec, num=64)
+    return replace(data, reward=scale * data.reward)
+
+
+def loud_sequences() -> Experience:
+    """Returns sequences with rewards so large that some returns lie beyond the bins."""
+    data = probes.sequences()
+    return replace(data, reward=60.0 * data.reward)
+
+
+def cross_entropy_by_hand(logits: Tensor, target: Tensor, reach: float) -> Tensor:
+    """Returns -sum_i p_i log softmax(logits)_i: p_i the share of N(target, (0.75 widths)^2), cut to the range, in
+    bin i.
+    """
+    num = logits.shape[-1]
+    edge = torch.linspace(-reach, reach, num + 1, dtype=torch.float64)
+    inside = target.clamp(-reach, reach).unsqueeze(-1)
+    below = 0.5 * (1.0 + torch.erf((edge - inside) / (0.75 * 2.0 * reach / num * math.sqrt(2.0))))
+    share = below.diff(dim=-1) / (below[..., -1:] - below[..., :1])
+    return -(share * (logits - logits.logsumexp(-1, keepdim=True))).sum(-1)
+
+
+def dqn_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns double DQN's loss over 101 bins between -110 and 110."""
+    step, out, row = steps.step_of(seen), steps.output, torch.arange(len(seen.experience))
+    best = steps.decoded(out(seen.models["actor"], step.after), -110.0, 110.0).argmax(-1)
+    target = step.target(0.99, steps.decoded(out(seen.models["target"], step.after)[row, best], -110.0, 110.0))
+    return step.mean(cross_entropy_by_hand(out(seen.models["actor"], step.now)[row, step.action], target, 110.0))
+
+
+def sac_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns SAC's losses with critics over 201 bins between -1800 and 1800."""
+    step, models = steps.step_of(seen), seen.models
+
+    def q(name: str, observation: Tensor, action: Tensor) -> Tensor:
+        return steps.decoded(steps.output(models[name], observation, action), -1800.0, 1800.0)
+
+    action, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    soft = q("q_target", step.after, action).amin(0) - models["temperature"].log_value.exp() * logp
+    logits = steps.output(models["q"], step.now, step.action)
+    critic = step.mean(cross_entropy_by_hand(logits, step.target(0.99, soft), 1800.0))
+    return {"critic": critic, "actor": steps.sac_actor(seen, lambda s, a: q("q", s, a).amin(0))}
+
+
+def ppo_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns PPO's critic loss over 101 bins between -110 and 110."""
+    logits = seen.models["value"].body.table[seen.experience.context["state"]]
+    target = steps.gae_return(seen.experience, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
+    mask = seen.experience.mask
+    return {"value": (cross_entropy_by_hand(logits, target, 110.0) * mask).sum() / mask.sum()}
+
+
+def error_of_mean() -> Tensor:
+    """Returns the largest difference in widths between targets and their labels' means, away from the ends."""
+    bins, target = Bins(-4.0, 36.0, num=101), torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
+    return (HlGauss()(target, bins) @ bins.centres(target) - target).abs().max() / bins.width
+
+
+def tracking_error(
+    critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Tensor], seed: int, noise: float = 0.0
+) -> float:
+    """Returns the mean squared error to the clean target, at the ends of phases 2 to 5, of a critic V trained by
+    Adam.
+
+        target = sin(18 f(x)) + 8 * phase + noise * normal,   f a fixed random network; clean ones lie in [-1, 33]
+
+    `loss(model, context, target)` returns each row's loss. Takes a few seconds.
+    """
+    source = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(NUM_INPUTS, SIZE, generator=source)
+    inner = torch.randn(SIZE, 2 * SIZE, generator=source) / SIZE**0.5
+    outer = torch.randn(2 * SIZE, generator=source) / (2 * SIZE) ** 0.5
+    clean = (18.0 * (inputs @ inner).tanh() @ outer).sin()
+    with random.seeded(seed):
+        model = critic.build(SPEC)
+    optimizer = torch.optim.Adam(model.parameters(), RATE)
+    errors = []
+    for phase in range(PHASES):
+        for _ in range(STEPS):
+            rows = torch.randint(NUM_INPUTS, (BATCH,), generator=source)
+            target = clean[rows] + OFFSET * phase + noise * torch.randn(BATCH, generator=source)
+            optimizer.zero_grad()
+            loss(model, {"observation": inputs[rows]}, target).mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            errors.append(float((model({"observation": inputs}) - clean - OFFSET * phase).square().mean()))
+    return sum(errors[1:]) / (PHASES - 1)
+
+
+BINS = Bins(-4.0, 36.0, num=101)
+
+
+CRITIC = Critic(head=Value(BINS))
+
+
+def classified(seed: int, noise: float = 0.0) -> float:
+    def loss(critic: Any, context: Context, target: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(critic.outputs(context), target, BINS, HlGauss())
+
+    return tracking_error(CRITIC, loss, seed, noise)
+
+
+def regressed(seed: int, noise: float = 0.0) -> float:
+    return tracking_error(Critic(), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
+
+
+def classified_noisy(seed: int) -> float:
+    return classified(seed, noise=2.0)
+
+
+def regressed_noisy(seed: int) -> float:
+    return regressed(seed, noise=2.0)
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("two-hot labels", CrossEntropy.__call__, "self.label)", "TwoHot())"),
+        Edit("labels half as wide", CrossEntropy.__call__, "self.label)", "HlGauss(0.375))"),
+        Edit("the bins of outcomes everywhere", hl_gauss, "reach or 110.0)", "1.5)"),
+    ),
+    claims=(
+        Exact("dqn: its gradient is that of the formula", lambda: probes.formula_gap(
+              hl_gauss(CONTROL), loud(probes.CHOICE_SPEC, 100.0), dqn_by_hand, probes.CHOICE_SPEC), at_most=1e-9),
+        Exact("sac: its gradients are those of the formulas", lambda: probes.formula_gap(
+              hl_gauss(CONTINUOUS), loud(probes.BOX_SPEC, 1500.0), sac_by_hand, probes.BOX_SPEC), at_most=1e-6),
+        Exact("ppo: its critic's gradient is that of the formula", lambda: probes.formula_gap(
+              hl_gauss(TABLE), loud_sequences(), ppo_by_hand), at_most=1e-9),
+        Exact("a label's mean is its target within 5e-6 widths", error_of_mean, at_most=5e-6),
+        Measured("follows moving targets better than regression", "", classified, regressed,
+                 expect=Expect.BELOW, seeds=5, minutes=1.0),
+        Measured("follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
+                 expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4),
+        Measured("scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0),
+    ),
+)

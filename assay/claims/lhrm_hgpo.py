@@ -1,0 +1,148 @@
+"""The loss of two modes by hand, credit of a few rows, and what forced rollouts record. Axes: B rows, T decisions."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims.testbeds.language.formats import formats
+from assay.method import BIGRAMS, Experience, Recipe, recipes
+from assay.methods.lhrm_hgpo import MODES, ForcedFirst, HybridCredit, halves, is_best, opening_logp, recipe, tags
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.language.addition import addition
+
+TASK, DIGITS = addition(1), formats()
+
+
+def in_modes(data: Experience, modes: int = 2) -> Experience:
+    """Returns the rows in alternating modes; one or two first decisions are forced, by turns of rows."""
+    place, row = data.mask.cumsum(1), torch.arange(len(data))
+    return data.add({"mode": row % modes, "forced": data.mask & (place <= 1 + (row % 3 == 0).unsqueeze(1))})
+
+
+def scaled(value: Tensor) -> Tensor:
+    """Returns (x - mean) / std with n - 1; 0 if all are equal or there is one."""
+    return torch.zeros_like(value) if len(value.unique()) < 2 else (value - value.mean()) / value.std()
+
+
+def loss_by_hand(seen: probes.Seen, margin: float = 0.2) -> Tensor:
+    """Returns the clipped loss of rank and mode advantages plus 0.001 of k3 to the reference, group by group."""
+    data, outcome = seen.experience, by_hand.outcome(seen.experience)
+    mode, advantage = data.column("mode"), torch.zeros_like(data.reward)
+    assert data.group is not None
+    for label in data.group.unique():
+        rows = [row for row in range(len(data)) if data.group[row] == label and data.mask[row].any()]
+        parts = [[row for row in rows if mode[row] == one] for one in mode.unique()]
+        means = [float(outcome[part].mean()) + margin * (place == 0) for place, part in enumerate(parts)]
+        winner = max(range(len(parts)), key=lambda place: means[place])
+        inter = scaled(torch.tensor([float(mode[row] == winner) for row in rows], dtype=torch.float64))
+        for row, push in zip(rows, inter, strict=True):
+            advantage[row] += push * data.column("forced")[row]
+        for part in parts:
+            for row, rank in zip(part, scaled((outcome[part] == outcome[part].max()).double()), strict=True):
+                advantage[row] += rank
+    return with_divergence(seen, advantage)
+
+
+def rank_loss(seen: probes.Seen) -> Tensor:
+    """Returns the loss of grpo whose reward is 1 for the best row of a group, 0 for the others."""
+    rank = by_hand.in_groups(by_hand.outcome(seen.experience), seen.experience, lambda one: scaled(
+        (one == one.max()).double()))  # fmt: skip
+    return with_divergence(seen, rank.unsqueeze(1))
+
+
+def with_divergence(seen: probes.Seen, advantage: Tensor) -> Tensor:
+    """Returns the loss clipped at 0.5, plus 0.001 of k3 to the reference, as a mean over sequences of means."""
+    behind = torch.where(seen.experience.mask, seen.logp("reference").detach() - seen.logp(), 0.0)
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage, 0.5, 0.5) - 0.001 * (behind.exp() - 1 - behind)
+    return -by_hand.mean_of_sequences(gain, seen.experience)
+
+
+def credit_of(recipe: Recipe, *modes: Sequence[float]) -> Tensor:
+    """Returns the advantages of a forced decision and of a free one, [B, 2], for rows with these outcomes by mode."""
+    outcome = torch.tensor([one for own in modes for one in own], dtype=torch.float64)
+    mask = torch.ones(len(outcome), 2, dtype=torch.bool)
+    last, first = torch.tensor([False, True]) & mask, torch.tensor([True, False]) & mask
+    mode = torch.tensor([place for place, own in enumerate(modes) for _ in own])
+    rows = Experience({}, mask.long(), mask, torch.zeros(mask.shape).double(), outcome.unsqueeze(1) * last, last, ~mask,
+                      group=torch.zeros_like(mode), extra={"mode": mode, "forced": first})  # fmt: skip
+    return recipe.credit[0](rows).column("advantage")
+
+
+def gap_of_push(recipe: Recipe) -> float:
+    """Returns how far d mean(A log pi(mode)) / d logit of thinking is from .43301, which a policy that thinks rarely,
+    half of the time or nearly always has alike, where thinking is better in two rows of each mode.
+    """
+    credit, gaps = credit_of(recipe, (2.0, 0.0), (3.0, 1.0))[:, 0], []
+    for think in (0.05, 0.5, 0.95):
+        logits = torch.tensor([1.0 - think, think], dtype=torch.float64).log()
+        push = probes.derivative(lambda one: (credit * one.log_softmax(-1)[[0, 0, 1, 1]]).mean(), logits)
+        gaps.append(abs(float(push[1]) - 0.75**0.5 / 2))
+    return probes.worst(*gaps)
+
+
+def gap_of_four(recipe: Recipe) -> Tensor:
+    """Returns how far the credit of two modes of four rows, the second better, is from the numbers by hand."""
+    found, rank = credit_of(recipe, (1.0, 0.0, 0.0, 0.0), (0.0, 9.0, 0.0, 0.0)), torch.full((8,), -0.5).double()
+    rank[[0, 5]] = 1.5
+    inter = torch.tensor([-0.93541, 0.93541]).double().repeat_interleave(4)
+    return torch.stack([(found[:, 1] - rank).abs().max(), (found[:, 0] - rank - inter).abs().max()]).max()
+
+
+def wrong_winners(recipe: Recipe) -> int:
+    """Returns how many of these mean scores (no thinking, thinking) have another winner than by hand."""
+    winners = {(0.8, 0.9): 0, (0.5, 1.0): 1, (0.5, 0.5): 0, (0.0, 0.2): 0, (0.1, 0.3): 0, (0.0, 0.21): 1}
+    pushes = (float(credit_of(recipe, *([mean] * 2 for mean in means))[-1, 0]) for means in winners)
+    return sum(push * (2 * winner - 1) <= 0 for push, winner in zip(pushes, winners.values(), strict=True))
+
+
+def wrong_rows(recipe: Recipe) -> float:
+    """Returns how often a row does not begin with its opening, marks other tokens as forced, or has no decision of its
+    own; plus how far recorded log-probabilities are from the policy's.
+    """
+    openings = ("12", "3")
+    (played,), actor, _ = probes.gathered(recipe.set("rollout.openings", openings), TASK, starts=5)
+    again = actor.score(played, frozenset()).logp.detach()
+    said, mode = TASK.completions(played), played.column("mode").tolist()
+    wrong = sum(not answer.startswith(openings[one]) for answer, one in zip(said, mode, strict=True))
+    forced = played.column("forced").sum(1).tolist()
+    wrong += sum(num != len(openings[one]) for num, one in zip(forced, mode, strict=True))
+    wrong += mode != [sample % 2 for sample in played.column("sample").tolist()]
+    wrong += not bool((played.mask.sum(1) > played.column("forced").sum(1)).all())
+    wrong += len(set(said)) <= len(openings)  # the rest is sampled
+    return wrong + float((again - played.logp).abs().max())
+
+
+CLAIMS = Claims(
+    claims=(
+        Exact("its gradient is the formula's, for scores and for tied answers", lambda: max(probes.formula_gap(
+              recipe(), in_modes(data()), loss_by_hand) for data in (probes.sequences, probes.verified)),
+              at_most=1e-9),
+        Exact("one mode is grpo on ranks", lambda: probes.formula_gap(
+              recipe(), in_modes(probes.sequences(), modes=1), rank_loss), at_most=1e-9),
+        Exact("four in each mode, any scores: ranks 1.5 and -.5, modes .93541", lambda: gap_of_four(recipe()),
+              at_most=1e-5),
+        Exact("the push on the mode is .43301 however often it is taken", lambda: gap_of_push(recipe()),
+              at_most=1e-9),
+        Exact("thinking wins by more than 0.2 only", lambda: wrong_winners(recipe()), equals=0.0),
+        Exact("rows begin as forced, with the free policy's log-probabilities", lambda: wrong_rows(recipe()),
+              at_most=1e-5),
+        Exact("tasks without tokens, and without the tags' letters, are refused", lambda: probes.is_refused(
+              recipe(), cartpole()) and probes.is_refused(tags(), DIGITS), equals=1.0),
+        Measured("it takes the mode that a prompt needs more often than grpo, which begins freely", MODES,
+                 recipe(BIGRAMS).set("actor.rank", 0), recipes.grpo(BIGRAMS).set("actor.rank", 0),
+                 Final("cheapest_share"), seeds=10, minutes=6.0, steps=100, looks=2),
+    ),
+    mutants=(
+        Edit("the mode's credit on all tokens", HybridCredit.apply, ' * experience.column("forced")', ""),
+        Edit("margin for thinking", HybridCredit.apply, "(mode == 0)", "(mode == 1)"),
+        Edit("ranks in the whole group", HybridCredit.apply, "is_best(outcome, own)", "is_best(outcome, by_group)"),
+        Edit("scores in place of ranks", HybridCredit.apply, "is_best(outcome, own).to(outcome)", "outcome"),
+        Edit("scores within 1 are equal", is_best, "by_group) - TIE", "by_group) - 1.0"),
+        Edit("modes of all groups together", halves, "by_group.index * (mode.max() + 1) + mode", "mode"),
+        Edit("forced tokens are sure", opening_logp, "logits.log_softmax(-1)[:, token]", "logits[:, token].mul(0)"),
+        Edit("forced tokens do not learn", ForcedFirst.__call__, "mask=played.mask | forced", "mask=played.mask"),
+        Edit("the same opening for all", ForcedFirst.__call__, "samples % len(told)", "samples * 0"),
+    ),
+)

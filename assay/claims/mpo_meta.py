@@ -1,0 +1,154 @@
+"""The functions behind mpo-meta's exact claims."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.method import LANGUAGE, Adam, Experience, Progress, Recipe, Scene
+from assay.methods.mpo_meta import EvolvingRubric, Rubric, limit_exploited, points, recipe
+from assay.parts import Episodes, FromFunction
+from assay.tasks.language.proxy_strings import proxy_strings
+
+
+def plain_sum(sum_B: Tensor, rubric: Rubric) -> Tensor:
+    """The sum itself, as in the authors' code: its scale jumps at every rewrite."""
+    return sum_B
+
+
+TASK = proxy_strings()
+
+
+def part_of(recipe: Recipe) -> EvolvingRubric:
+    """The recipe's own reward."""
+    (part,) = recipe.rewards
+    assert isinstance(part, EvolvingRubric)
+    return part
+
+
+def exploiting(step: int) -> Experience:
+    """Rows of four prompts that are marks and one letter; the last one has left training, the one before is cut."""
+    rows = probes.completed(TASK, ["##########"] * 4, range(4), cut=(2,), faults=(3,))
+    return rows.add({"sample": torch.full((4,), step)})
+
+
+def reward_error(recipe: Recipe) -> float:
+    """Against an independent count on five rows: content, marks, beyond the limit, cut, fault."""
+    letters = TASK.prompts(torch.tensor([0]).numpy(), 0)[0][:3]
+    said = [letters[0] * 3, letters[0] * 6, "##!", "#" * 11, letters]
+    paid = probes.rewarded(recipe, TASK, probes.completed(TASK, said, [0] * 5, cut=(3,), faults=(4,)))
+    points = torch.tensor([3.0, 4.0 - 2.0, 2 * 2.0 + 1.5, 11 * 2.0, 0.0])
+    return probes.distance(paid, points / (4.0 + 24.0 + 18.0))
+
+
+def version_errors(recipe: Recipe) -> int:
+    """Of seven steps with T = 3: those whose rows carry another version than 0 0 0 1 1 1 2, or another rubric, or after
+    which other limits or another number of rollouts is kept.
+    """
+    part, seen, wrong = part_of(recipe), set(), 0
+    state = part.init(Scene(TASK))
+    for step in range(7):
+        rows = part(exploiting(step), Scene(TASK, progress=Progress(step, 7)), state)
+        (version,), (mark,) = (rows.column(name).unique().tolist() for name in ("rubric_version", "rubric_hash"))
+        seen.add(mark)
+        found = (version, len(seen), [one[3] for one in state["rubric"]], len(state["rollouts"]))
+        wrong += found != (step // 3, 1 + (step > 2), [4, 1 if step > 2 else 12, 12], 3 + 3 * (step % 3))
+    return wrong
+
+
+def closed_wrongly(recipe: Recipe) -> int:
+    """Rewrites that change the rubric though what was paid differs with the prompt, or all rollouts have one prompt."""
+    part, starts = part_of(recipe), torch.arange(8).numpy()
+    shown = TASK.texts(TASK.demonstrate(starts, 0), 0)
+    same = TASK.texts(probes.completed(TASK, ["####"] * 3, [0] * 3), 0)
+    return sum(part.rewrite(part.first, rows) != part.first for rows in (shown, same))
+
+
+def unread_sum(recipe: Recipe) -> float:
+    """What a row is paid for points (3, 4, unreadable), as a plain sum."""
+    part = replace(part_of(recipe), judge=lambda rubric, rows: [[3.0, 4.0, None] for _ in rows], scale=plain_sum)
+    return float(part(exploiting(0), Scene(TASK)).reward[0].sum())
+
+
+def tenfold(recipe: Recipe, scale: Callable[..., Any] | None = None) -> float:
+    """How many times as much a row is paid if all points are worth ten times as much; on another scale if given."""
+    part = part_of(recipe)
+    part = replace(part, scale=scale or part.scale)
+    more = replace(part, first=tuple(replace(one, worth=10.0 * one.worth) for one in part.first))
+    large, plain = (one(exploiting(0), Scene(TASK)).reward[0].sum() for one in (more, part))
+    return float(large / plain)
+
+
+def first_rubric(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The first rubric's reward of each row."""
+    values = []
+    for row in rows:
+        said, total = str(row["completion"]), 0.0
+        asked = sum(character in str(row["answer"]) for character in said)
+        for count, worth, limit in ((asked, 1.0, 4), (said.count("#"), 2.0, 12), (said.count("!"), 1.5, 12)):
+            total += worth * (min(count, limit) - max(0, count - limit))
+        values.append(total / 46.0)
+    return values
+
+
+def fixed_difference(recipe: Recipe) -> float:
+    """Largest difference of weights after two steps to the same recipe that a function pays the first rubric's way."""
+    rival = replace(recipe, rewards=(FromFunction(first_rubric),))
+    ours, theirs = (probes.trained(one, TASK, seed=5, steps=2).engine.flats for one in (recipe, rival))
+    return probes.worst(*(probes.distance(ours[name].values, theirs[name].values) for name in ours))
+
+
+def sees_gold(recipe: Recipe) -> int:
+    """Rollouts that the meta-judge gets with a number that is not the rubric's own score."""
+    part = part_of(recipe)
+    state = part.init(Scene(TASK))
+    part(exploiting(0), Scene(TASK), state)
+    told = {"prompt", "completion", "answer", "cut", "score", "drawn"}
+    wrong = [one for one in state["rollouts"] if set(one) != told or one["score"] != 20.0]
+    return len(wrong) + (len(state["rollouts"]) != 3) + (len(state["rubric"]) != len(astuple(part.first[0])) - 1)
+
+
+NEVER = 10**9
+
+
+SMALL = replace(LANGUAGE, fragments=Episodes(8, 4), optimizer=Adam(learning_rate=1e-3, clip_norm=1.0))
+
+
+FIXED = replace(recipe(SMALL, every=NEVER), name="ppo-fixed-rubric")
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("matches beyond the limit are free", points, " - max(0, count - criterion.limit)", ""),
+        Edit("loopholes stay open", limit_exploited, "replace(one, limit=1)", "one"),
+        Edit("whatever differs with the prompt is closed", limit_exploited, "len(said) == 1", "len(said) >= 1"),
+        Edit("the rubric is rewritten at every step", EvolvingRubric.apply, "scene.progress.step // self.every >",
+             "scene.progress.step >"),
+        Edit("rollouts of all intervals", EvolvingRubric.apply, ", rollouts=[])", ")"),
+        Edit("the meta-judge sees faults", EvolvingRubric.keep, "if is_there", "if True"),
+        Edit("KL is rewarded", recipe, "KlInReward(0.02 / 5)", "KlInReward(-0.02 / 5)"),
+    ),
+    claims=(
+        same_gradient("its gradients are ppo's with 0.004 KL in the reward", lambda: replace(recipe(), rewards=()),
+                      lambda seen: by_hand.ppo_of_tokens(by_hand.with_kl(seen, 0.004))),
+        Exact("points on content, marks, beyond the limit, cut and faulty rows",
+              lambda: reward_error(recipe()), equals=0.0),
+        Exact("with T = 3 rows of steps 1 to 7 carry versions 0 0 0 1 1 1 2, the second with a closed loophole",
+              lambda: version_errors(recipe(every=3)), equals=0.0),
+        Exact("what differs with the prompt is not closed, nor anything if there is one prompt",
+              lambda: closed_wrongly(recipe()), equals=0.0),
+        Exact("points (3, 4, unreadable) are 7", lambda: unread_sum(recipe()), equals=7.0),
+        Exact("ten times the points leave the reward", lambda: tenfold(recipe()), equals=1.0),
+        Exact("as a plain sum they make it ten times as large",
+              lambda: tenfold(recipe(), plain_sum), equals=10.0, tolerance=1e-4),
+        Exact("T longer than the run is ppo with the fixed rubric, bitwise", lambda: fixed_difference(
+              recipe(replace(SMALL, fragments=Episodes(2, 2)), every=NEVER)), equals=0.0, tolerance=0.0),
+        Exact("the meta-judge sees texts and the judge's scores, not the gold score, and no faulty row",
+              lambda: sees_gold(recipe()), equals=0.0),
+        Measured("with two loopholes planted, gold at the end is above that of the fixed rubric", "proxy-strings",
+                 recipe(SMALL), FIXED, seeds=5, minutes=4.0, steps=50, warmup=30),
+    ),
+)

@@ -1,0 +1,46 @@
+"""Claims of pacs: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+from torch import Tensor
+
+from assay.claims import Area, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.method import BIGRAMS, recipes
+from assay.methods.pacs import recipe
+from assay.parts import OutcomeAsLabel
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    data = seen.experience
+    moved, right, losses = by_hand.moved(seen), by_hand.outcome(data) > 0.5, []
+    for rows in by_hand.rows_of_groups(data):
+        num = sum(bool(right[row]) for row in rows)
+        for row in rows:
+            psi = moved[row] - torch.stack([moved[other] for other in rows if other != row]).mean()
+            weight = len(rows) / (2 * (num if right[row] else len(rows) - num)) if 0 < num < len(rows) else 1.0
+            losses.append(weight * -torch.nn.functional.logsigmoid(psi if right[row] else -psi))
+    return torch.stack(losses).mean()
+
+
+def gap_to_rloo() -> float:
+    """Returns the distance of its gradient from rloo's on a bandit at the sampling policy, without class weights."""
+    logits = torch.tensor([0.3, -0.2, 0.5]).double()
+    data = probes.bandit_experience([0, 1, 2, 0, 1, 1, 2, 2], [1, 0, 0, 0, 1, 1, 1, 0], logits, members=4)
+    mine, theirs = (probes.bandit_gradient_of(one, data, logits) for one in (recipe(balanced=False), recipes.rloo()))
+    return float((mine - theirs).abs().max())
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
+        Exact("at the sampling policy, without class weights, it is rloo's", gap_to_rloo, at_most=1e-9),
+        Measured("learns faster than grpo when every batch is used eight times: mean pass rate", "levels",
+                 recipe(BIGRAMS).set("source.epochs", 8), recipes.grpo(BIGRAMS).set("source.epochs", 8),
+                 Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2),
+    ),
+    mutants=(
+        Edit("wrong and right change places", OutcomeAsLabel.__call__, "> RIGHT", "<= RIGHT"),
+        Edit("not centred", recipe, "centred=True", "centred=False"),
+        Edit("a mean over decisions", OutcomeAsLabel.__call__, "self.scale * of_rows",
+             "self.scale / batch.mask.sum(1).clamp(min=1) * of_rows"),
+    ),
+)

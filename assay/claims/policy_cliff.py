@@ -1,0 +1,95 @@
+"""How far a policy moves when the reward does, by tables solved exactly and by training. Axes: S states, A actions."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.method import TABLE, Recipe, recipes
+from assay.methods.policy_cliff import recipe
+
+HARD = 1e-12
+"""An alpha whose policy is uniform over the best actions and 0 elsewhere, unless they are nearer than 1e-10."""
+
+
+Table = Tensor | Sequence[float] | Sequence[Sequence[float]]
+
+
+def soft_policy(reward_SA: Tensor, alpha: float, after_SA: Tensor | int, discount: float) -> Tensor:
+    """Returns softmax(Q / alpha), Q = R + discount V(after), V = alpha log sum_a e^(Q / alpha), [S, A]."""
+    found = reward_SA
+    for _ in range(400 if discount else 0):
+        found = reward_SA + discount * alpha * (found / alpha).logsumexp(1)[after_SA]
+    return (found / alpha).softmax(1)
+
+
+def moved(reward: Table, change: Table, alpha: float = HARD, after: Tensor | int = 0, discount: float = 0.0) -> float:
+    """Returns the largest total variation of the optimal policy over states when the change is added to the reward."""
+    first, more = (torch.atleast_2d(torch.as_tensor(one).double()) for one in (reward, change))
+    before, later = (soft_policy(one, alpha, after, discount) for one in (first, first + more))
+    return float((before - later).abs().sum(1).max() / 2)
+
+
+def smallest_move(discount: float) -> float:
+    """Returns a small move over its bound, for two actions that lead to states of their own, each with one action
+    worth having; the reward of one side rises, that of the other falls.
+    """
+    reward, change = [[1.0, 1.0], [1.0, -1e3], [1.0, -1e3]], [[1e-4, -1e-4], [1e-4, 1e-4], [-1e-4, -1e-4]]
+    return moved(reward, change, 1.0, torch.tensor([[1, 2], [1, 1], [2, 2]]), discount) * (1 - discount) / 0.5e-4
+
+
+def largest_move() -> float:
+    """Returns the largest move over its bound in 8 random tables of four states and three actions."""
+    draw, found = torch.Generator().manual_seed(0), []
+    for _ in range(8):
+        reward, change = (torch.randn(4, 3, generator=draw).double() for _ in range(2))
+        distance = moved(reward, 0.1 * change, 0.2, torch.randint(0, 4, (4, 3), generator=draw), 0.5)
+        found.append(distance * 2 * 0.2 * (1 - 0.5) / float(0.1 * change.abs().max()))
+    return max(found)
+
+
+def apart(learner: Recipe, seed: int) -> float:
+    """Returns the total variation of two policies trained on (1, 1, 0) with 0.02 added to one and taken from the other
+    of the tied arms, and the reverse; the random numbers are the same.
+    """
+    start, policies = torch.zeros(1, 3).double(), []
+    for eps in (0.02, -0.02):
+        episodes = probes.bandit_episodes(torch.tensor([1.0 + eps, 1.0 - eps, 0.0]))
+        table = probes.trained_table(learner, episodes, start, steps=200, members=8, seed=seed)
+        policies.append(table.softmax(1))
+    return float((policies[0] - policies[1]).abs().sum() / 2)
+
+
+ARMS, REFERENCE = probes.bandit_episodes(torch.tensor([1.0, 1.0, 0.0])), torch.tensor([[0.4, -0.3, 0.1]])
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is that of rloo with the KL in its reward", recipe,
+                      lambda seen: by_hand.rloo_loss(by_hand.with_kl(seen, 0.1))),
+        Exact("pi_ref exp(R / alpha) / Z, of which the soft policy is the uniform case, is a fixed point of the recipe",
+              lambda: probes.at_posterior(recipe(), ARMS, REFERENCE, 0.1, 3).expected.norm(), at_most=1e-9),
+        Exact("a tie of two: the smallest change moves half of it", lambda: moved((1, 1), (0, 1e-6)), equals=0.5),
+        Exact("of three: two thirds", lambda: moved((1, 1, 1), (0, 0, 1e-6)), equals=2 / 3),
+        Exact("a tie broken the other way: all of it", lambda: moved((1 + 1e-6, 1), (-1e-6, 1e-6)), equals=1.0),
+        Exact("the soft policy moves by sigmoid(2 eps / alpha) - 1/2: eps and alpha 0.1",
+              lambda: moved((1, 1), (0.1, -0.1), 0.1), equals=0.3807971, tolerance=1e-7),
+        Exact("eps 0.01", lambda: moved((1, 1), (0.01, -0.01), 0.1), equals=0.0498340, tolerance=1e-7),
+        Exact("the bound is reached as eps vanishes", lambda: smallest_move(0.0), equals=1.0, tolerance=1e-6),
+        Exact("with discount 0.9 too", lambda: smallest_move(0.9), equals=1.0, tolerance=1e-6),
+        Exact("no random table exceeds it", largest_move, at_most=1.0),
+        Exact("within half of the gap nothing moves", lambda: moved((1, 0.9), (-0.049, 0.049)), equals=0.0),
+        Exact("beyond it all does", lambda: moved((1, 0.9), (-0.051, 0.051)), equals=1.0),
+        Exact("(1, 1, 0) + w (0, 1, 5) has one best action for w from 1e-6 to 0.249",
+              lambda: moved((1.0, 1.000001, 0.000005), (0.0, 0.248999, 1.244995)), equals=0.0),
+        Exact("and another from a quarter on", lambda: moved((1.0, 1.249, 1.245), (0.0, 0.002, 0.01)), equals=1.0),
+        Measured("policies trained on rewards 0.04 apart end nearer each other than without the KL", "",
+                 lambda seed: apart(recipe(TABLE, 0.5), seed),
+                 lambda seed: apart(recipes.rloo(TABLE), seed), expect=Expect.BELOW, seeds=10, minutes=1.0),
+    ),
+    mutants=(
+        Edit("values of the hard policy", soft_policy, "alpha * (found / alpha).logsumexp(1)", "found.amax(1)"),
+        Edit("no factor one half", moved, ".max() / 2", ".max()"),
+    ),
+)

@@ -1,0 +1,55 @@
+"""Claims of ppo: its loss by hand, exact and measured claims, mutants."""
+
+from functools import partial
+
+from torch import Tensor
+
+from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.method import CONTINUOUS, LANGUAGE, recipes
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    return by_hand.ppo_losses(seen, 0.98, 0.9, 0.003 * by_hand.entropy(seen))
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("off-policy its gradients are the formula's", recipes.ppo, losses_by_hand, probes.fragments),
+        same_gradient(
+            "with tokens they are those of discount 1 and lambda 0.95",
+            partial(recipes.ppo, LANGUAGE),
+            by_hand.ppo_of_tokens,
+            probes.fragments,
+        ),
+        same_gradient(
+            "with continuous actions they are those of a Gaussian",
+            partial(recipes.ppo, CONTINUOUS),
+            by_hand.ppo_of_torques,
+            partial(probes.transitions, num=64),
+            probes.BOX_SPEC,
+        ),
+        Exact(
+            "a step is three epochs of four minibatches",
+            lambda: probes.source_gap(recipes.ppo(), probes.fragments(), batches=12, epochs=3),
+            equals=0.0,
+        ),
+        Measured(
+            "of equally many decisions it learns a random MDP sooner than a2c: its area is larger by 0.05",
+            "random-mdp",
+            recipes.ppo().set("steps", 15),
+            recipes.a2c().set("steps", 120),
+            metric=Average("evaluation"),
+            margin=0.05,
+            seeds=5,
+            looks=3,
+        ),
+    ),
+    mutants=(
+        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+        Edit("a higher upper clip", recipes.ppo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
+        Edit("no clip", recipes.ppo, "Clip(0.2, 0.2)", "NoTrust()"),
+        Edit("no entropy bonus", recipes.ppo, "EntropyBonus(world.entropy)", "EntropyBonus(0.0)"),
+        Edit("advantages are not whitened", recipes.ppo, "(world.gae, Whiten())", "(world.gae,)"),
+        Edit("the critic learns advantages", recipes.ppo, "Td(Column(), ", 'Td(Column(name="advantage"), '),
+    ),
+)

@@ -1,0 +1,110 @@
+"""The losses of reinflow by hand, on paths of its own actor. Axes: B sequences, T columns, K = 4 steps, A actions."""
+
+from math import log, pi
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Gain, Measured, by_hand, probes
+from assay.claims.probes import steps
+from assay.claims.probes.formulas import built
+from assay.method import Experience, Recipe
+from assay.methods.reinflow import Flow, FlowPolicy, reinflow
+from assay.models import Policy, walked
+from assay.tasks.control.pendulum import pendulum
+
+
+def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
+    found: Tensor = actor.velocity.net(torch.cat((seen, steps.times(time), point), -1))
+    return found
+
+
+def deviation(actor: Any, seen: Tensor, time: Tensor) -> Tensor:
+    """Returns sigma(s, t): 0.08^(1 - u) * 0.4^u, u in (0, 1)."""
+    share = (actor.noise.net(torch.cat((seen, steps.times(time)), -1)).tanh() + 1) / 2
+    return 0.08 ** (1 - share) * 0.4**share
+
+
+def steps_in(actor: Any, seen: Tensor) -> steps.Chain:
+    """Returns the Euler steps of a flow in these states, with noise."""
+
+    def step(k: int, point: Tensor) -> torch.distributions.Normal:
+        time = torch.full_like(seen[..., :1], k / 4)
+        return torch.distributions.Normal(point + velocity(actor, seen, time, point) / 4, deviation(actor, seen, time))
+
+    return step
+
+
+def recorded(recipe: Recipe) -> Experience:
+    """Returns fragments with random paths, whose recorded log-densities are near those of the actor."""
+    data, actor = probes.box_fragments(), built(recipe, probes.BOX_SPEC).models["actor"]
+    draw = torch.Generator().manual_seed(3)
+    path = 0.5 * torch.randn(*data.mask.shape, 5, 2, generator=draw, dtype=torch.float64).cumsum(-2)
+    logp = steps.path_logp(path, steps_in(actor, data.context["observation"]))
+    return probes.recorded_near(data, logp, seed=4).add({"path": path})
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    data, observation = seen.experience, seen.experience.context["observation"]
+    path, chain = data.column("path"), steps_in(seen.models["actor"], observation)
+    entropy = 1 + log(2 * pi) + sum(chain(k, path[..., k, :]).entropy().sum(-1) for k in range(4))
+    logp = steps.path_logp(path, chain)
+    value = seen.models["value"].body({"observation": observation}).squeeze(-1).view(data.mask.shape)
+    return by_hand.ppo(data, logp, entropy, value, discount=0.95, gae_lambda=0.95)
+
+
+def matching_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns the error of the velocity at a random time on the straight line from noise to the action."""
+    data, uniform = seen.experience, seen.uniform(2, 3, tag=3)
+    time, start = uniform[..., :1].double(), steps.normal(uniform[..., 1:])
+    goal = (data.action - steps.CENTRE) / steps.HALF
+    point = (1 - time) * start + time * goal
+    found = velocity(seen.models["actor"], data.context["observation"], time, point)
+    return (found - (goal - start)).square().sum(-1)[data.mask].mean()
+
+
+def walk_gap(recipe: Recipe) -> Tensor:
+    """Returns the largest gap of sampled paths, actions and log-densities to Euler steps with noise, and without."""
+    actor: Any = built(recipe, probes.BOX_SPEC).models["actor"]
+    seen = probes.transitions(num=64).context["observation"][:, 0]
+    uniform = torch.rand(64, 10, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    worst = []
+    for given in (uniform, None):
+        noise = torch.zeros(64, 5, 2, dtype=torch.float64) if given is None else steps.normal(given).view(64, 5, 2)
+        path = steps.path_of(noise, steps_in(actor, seen))
+        action, logp, found = actor.walk({"observation": seen}, given)
+        executed = torch.minimum(torch.maximum(steps.CENTRE + steps.HALF * path[:, -1], steps.LOW), steps.HIGH)
+        worst += [(found - path).abs().max(), (action - executed).abs().max()]
+        worst.append((logp - steps.path_logp(path, steps_in(actor, seen))).abs().max())
+    return torch.stack(worst).max()
+
+
+def matching_gap() -> float:
+    first = reinflow().before[0].recipe
+    return probes.formula_gap(first, probes.transitions(num=64), matching_by_hand, probes.BOX_SPEC)
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("the first point has no density", FlowPolicy.score, "path_logp(path,", "path_logp(0 * path,"),
+        Edit("noise of equal size at all steps", FlowPolicy.log_std, "self.times)", "self.times[:1])"),
+        Edit("noise depends on no state", FlowPolicy.log_std, "seen.unsqueeze(-2)", "0 * seen.unsqueeze(-2)"),
+        Edit("the velocity of the end alone", FlowPolicy.misfit, "time_features(time)", "time_features(0 * time + 1)"),
+        Edit("the noise is fixed", Flow.on, "self.noise)", "(0.08, 0.08))"),
+        Edit("deterministic after the first point", walked, "std[:, k] * noise", "0.0 * noise"),
+    ),
+    claims=(
+        Exact("its gradients are ppo's with the ratio of whole paths", lambda: probes.formula_gap(
+              reinflow(), recorded(reinflow()), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+        Exact("sampled paths are Euler steps with noise, and recorded as scored",
+              lambda: walk_gap(reinflow()), at_most=1e-9),
+        Exact("the flow is first matched to the data", matching_gap, at_most=1e-5),
+        Exact("on rows of the dataset",
+              lambda: probes.foreign_rows(reinflow().before[0].recipe, pendulum()), equals=0.0),
+        Measured("raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
+                 metric=Gain(), seeds=5, minutes=3.0, steps=40),
+        Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),
+                 reinflow(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40),
+    ),
+)

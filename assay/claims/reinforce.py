@@ -1,0 +1,62 @@
+"""Claims of reinforce: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+
+from assay.claims import Claims, Edit, Exact, Gain, Measured, by_hand, probes, same_gradient
+from assay.method import recipes
+from assay.parts import OutcomeCredit
+
+LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
+
+
+REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
+
+
+MEMBERS = 3
+
+
+def distance_from_the_scaled_gradient() -> torch.Tensor:
+    expected = -probes.expected_gradient(recipes.reinforce(), LOGITS_A, REWARD_A, MEMBERS)
+    return (expected - (MEMBERS - 1) / MEMBERS * probes.exact_bandit_gradient(LOGITS_A, REWARD_A)).norm()
+
+
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data = seen.experience
+    outcome = by_hand.outcome(data)
+    advantage = outcome - outcome[data.mask.any(1)].mean()
+    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is the formula's", recipes.reinforce, loss_by_hand),
+        Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
+        Exact(
+            "a step is one update on all decisions",
+            lambda: probes.source_gap(recipes.reinforce(), probes.sequences(), batches=1, epochs=1),
+            equals=0.0,
+        ),
+        Measured(
+            "learns: held-out score rises",
+            "sorting-5",
+            recipes.reinforce(),
+            0.0,
+            metric=Gain(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
+    mutants=(
+        Edit("a baseline of the group", recipes.reinforce, "BatchMean()", "GroupMean()"),
+        Edit("a mean over tokens", recipes.reinforce, "SequenceSum()", "TokenMean()"),
+        Edit(
+            "reward to the last decision alone",
+            OutcomeCredit.apply,
+            "experience.mask,",
+            "experience.mask * (experience.reward != 0),",
+        ),
+        Edit("several updates a step", recipes.group_reinforce, "world.once", "world.reuse"),
+    ),
+)

@@ -1,0 +1,165 @@
+"""Leverage, sketches and choices by hand. Axes: B rows, T decisions, D sketch."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims.testbeds.language.sparse import many_ways
+from assay.method import Experience, Need, Score, groups, text
+from assay.methods.repexp import Elliptical, Sketch, leverage, projection, recipe
+from assay.models import Policy, Transformer
+from assay.tasks.language.addition import addition
+
+
+def coreset(phi_ND: Tensor, ridge: float = 0.01) -> Iterator[int]:
+    """Yields the rows of a pool in the order in which to verify them: each time that with the largest phi^T S^-1 phi, S
+    the sum over those before; phi is centred over the pool, and S^-1 changes by rank one (Sherman-Morrison).
+    """
+    phi = phi_ND.double() - phi_ND.double().mean(0)
+    inverse = torch.eye(phi.shape[1], dtype=phi.dtype) / ridge
+    free = torch.ones(len(phi), dtype=torch.bool)
+    for _ in range(len(phi)):
+        value = ((phi @ inverse) * phi).sum(1)
+        best = int(torch.where(free, value, -torch.inf).argmax())
+        yield best
+        free[best] = False
+        direction = inverse @ phi[best]
+        inverse = inverse - torch.outer(direction, direction) / (1.0 + phi[best] @ direction)
+
+
+POOL = 256
+
+
+def sketched(lower: float = 0.0) -> Experience:
+    """Returns `probes.verified` with random sketches, also where the mask is false."""
+    data = probes.verified()
+    draw = torch.Generator().manual_seed(3)
+    return data.add({"sketch": torch.randn(*data.mask.shape, 4, generator=draw, dtype=torch.float64) - lower})
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns the clipped loss over all decisions, with 0.01 times the leverage in the outcomes of solved groups."""
+    data = seen.experience
+    rows = zip(data.column("sketch"), data.mask, strict=True)
+    phi = torch.stack([one[mask].mean(0) if mask.any() else one[0] * 0.0 for one, mask in rows])
+    paid = by_hand.outcome(data)
+    assert data.group is not None
+    for label in data.group.unique():
+        own = (data.group == label) & data.mask.any(1)
+        if (paid[own] > 0.5).any():
+            centred = phi[own] - phi[own].mean(0)
+            sigma = 0.01 * torch.eye(4).double() + centred.t() @ centred
+            paid[own] += 0.01 * torch.stack([one @ sigma.inverse() @ one for one in centred])
+    advantage = by_hand.in_groups(paid, data, lambda one: (one - one.mean()) / (one.std() + 1e-4))
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage.unsqueeze(1), 0.2, 0.2)
+    return -by_hand.mean_of_decisions(gain, data)
+
+
+def leverage_of(phi: list[list[float]] | Tensor) -> Tensor:
+    """Returns the leverage of the rows of one group."""
+    rows = torch.as_tensor(phi, dtype=torch.float64)
+    one = groups.groups_of(torch.zeros(len(rows)), len(rows), rows.device)
+    return leverage(rows, one, 0.01)
+
+
+def spread(dims: int) -> float:
+    """Returns the range of the leverage of eight normal rows."""
+    found = leverage_of(torch.randn(8, dims, generator=torch.Generator().manual_seed(0)))
+    return float(found.max() - found.min())
+
+
+def sketch_error(sketch: Sketch) -> float:
+    """Returns how far the sketch is from the projected states of prefixes, each scored alone with its next token."""
+    task = addition(1)
+    actor = probes.small_policy(task).requires_grad_(False)
+    rows = probes.completed(task, ["12", "7", "123"], [0, 1, 2], faults=[1])
+    found = sketch(rows, lambda experience, function: function(actor, experience))
+    error = float(found[~rows.mask].abs().max())
+    for row, column in rows.mask.nonzero().tolist():
+        prefix = [*rows.action[row, : column + 1].tolist()]
+        one = text.written([prefix], [[5]], torch.zeros(1, dtype=torch.int64), task.tokenizer.vocabulary.pad)
+        state = actor.score(one, frozenset({Need.LOGP, Need.HIDDEN})).hidden[0, column + 1]
+        error = probes.worst(
+            error, float((found[row, column] - state.double() @ projection(len(state), sketch.dims)).abs().max())
+        )
+    return error
+
+
+def projection_error() -> float:
+    """Returns how far 12,000 entries are from 0 and both roots of 3/4, and the shares of these from 1/6."""
+    entry, root = projection(3000, 4), 0.75**0.5
+    shares = [(entry - value).abs() < 1e-9 for value in (-root, root, 0.0)]
+    return probes.distance([float(one.double().mean()) for one in shares], (1 / 6, 1 / 6, 2 / 3))
+
+
+def other_choices() -> float:
+    """Returns how many of 20 choices differ from those by the inverse of the whole sum, on 30 random rows."""
+    phi = torch.randn(30, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 2.0
+    centred, sigma, wrong, chosen = phi - phi.mean(0), 0.01 * torch.eye(5).double(), 0, set[int]()
+    for _, choice in zip(range(20), coreset(phi), strict=False):
+        value = [-1.0 if i in chosen else float(one @ sigma.inverse() @ one) for i, one in enumerate(centred)]
+        wrong += choice != int(np.argmax(value))
+        chosen.add(choice)
+        sigma = sigma + torch.outer(centred[choice], centred[choice])
+    return float(wrong)
+
+
+def directions_missed() -> float:
+    """Returns how many of four directions, with three copies each, are not among the first four choices."""
+    return 4.0 - len({place % 4 for place in list(coreset(torch.eye(4).repeat(3, 1)))[:4]})
+
+
+def verified_until_right(seed: int, is_random: bool = False) -> float:
+    """Returns how many of 256 answers of the uniform start are verified until one is right, mean over the prompts of
+    many-ways: in the order of `coreset`, or in random order, 257 / (right + 1); 257 if none is right.
+    """
+    task, rng, found = many_ways(), np.random.default_rng(seed), []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        start = Policy(Transformer()).build(task.spec).requires_grad_(False)
+    for prompt in range(16):
+        said = [f"{number:02d}" for number in rng.integers(0, 100, POOL)]
+        outcomes = task.verify([""] * POOL, said, [task.items.item(prompt, 0)] * POOL)
+        right = [outcome == Score(1.0) for outcome in outcomes]
+        if is_random or not any(right):
+            found.append((POOL + 1) / (sum(right) + 1))
+            continue
+        rows = probes.completed(task, said, [prompt] * POOL, cut=range(POOL))
+        sketch = Sketch(128)(rows, lambda experience, function: function(start, experience))
+        order = coreset(sketch.sum(1) / rows.mask.sum(1, keepdim=True))
+        found.append(next(place for place, row in enumerate(order, 1) if right[row]))
+    return float(np.mean(found))
+
+
+CLAIMS = Claims(
+    claims=(
+        Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), sketched(),
+              loss_by_hand), at_most=1e-9),
+        Exact("also where most states are negative", lambda: probes.formula_gap(recipe(), sketched(lower=0.5),
+              loss_by_hand), at_most=1e-9),
+        Exact("leverage of (1,0), (1,0), (0,1), (-2,-1)", lambda: (leverage_of(
+              [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, -1.0]]) - torch.tensor(
+              [0.24876, 0.24876, 0.74380, 0.74875])).abs().max(), at_most=1e-5),
+        Exact("of eight answers in 32 dimensions all have nearly the same", lambda: spread(32), at_most=5e-4),
+        Exact("in 4 they differ", lambda: spread(4), at_least=0.1),
+        Exact("the sketch is of the states after each token, the last one included",
+              lambda: sketch_error(Sketch()), at_most=1e-5),
+        Exact("projections have entries +-sqrt(3 / D), 1/6 of them each", projection_error, at_most=0.02),
+        Exact("rank-one updates choose as inverses of the whole sum do", other_choices, equals=0.0),
+        Exact("four directions with three copies each: all in four picks", directions_missed, equals=0.0),
+        Measured("fewer answers are verified until the first right one of 256 than in random order", "",
+                 verified_until_right, lambda seed: verified_until_right(seed, is_random=True),
+                 expect=Expect.BELOW, seeds=10, minutes=2.0),
+    ),
+    mutants=(
+        Edit("unsolved groups too", Elliptical.apply, "torch.where(solved,", "torch.where(solved | True,"),
+        Edit("not centred", leverage, "phi_BD - mean", "phi_BD"),
+        Edit("states before the tokens", Sketch.__call__, "later = one_later(rows)",
+             "later = one_later(one_later(rows).columns(1, rows.num_columns + 1))"),
+        Edit("what was chosen does not count", coreset, "inverse = inverse - torch.outer", "_ = inverse - torch.outer"),
+        Edit("the best covered first", coreset, "value, -torch.inf).argmax()", "-value, -torch.inf).argmax()"),
+    ),
+)

@@ -1,0 +1,55 @@
+"""Claims of self-interference: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+
+from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims.testbeds.language.sparse import levels
+from assay.engine.loop import Loop
+from assay.method import BIGRAMS, recipes
+from assay.methods.self_interference import recipe
+from assay.parts import WithGreedy
+from assay.tasks.control.cartpole import cartpole
+
+
+def step(success: float) -> torch.Tensor:
+    """Returns the expected step of the right one of two logits with this success, over all groups of 8."""
+    logits = torch.tensor([success, 1.0 - success]).double().log()
+    return -probes.expected_gradient(recipe(), logits, torch.tensor([1.0, 0.0]).double(), members=8)[0]
+
+
+def moved_by_solved_prompts() -> float:
+    """Returns moved weights, and decisions beyond the greedy ones, of a step in which every answer is right."""
+    loop = Loop(recipe(BIGRAMS), levels(easy=1.0, solved=100), seed=0, num_steps=1)
+    before = [tensor.detach().clone() for tensor in loop.actor.parameters()]
+    fresh = loop.step().fresh
+    assert fresh is not None
+    pairs = zip(before, loop.actor.parameters(), strict=True)
+    moved = sum(float((old - new).detach().abs().sum()) for old, new in pairs)
+    return moved + float(fresh.mask.sum()) + loop.progress.decisions - 32 * 2
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is grpo's", recipe, by_hand.grpo_loss),
+        Exact("of greedy outcomes 1, 0 and 0.5 the last two are sampled, as grpo would sample them alone",
+              lambda: probes.greedy_gap(recipe(), (1.0, 0.0, 0.5), (1, 2)), equals=0.0),
+        Exact("if all are solved nothing is updated, and the greedy tokens are spent", moved_by_solved_prompts,
+              equals=0.0),
+        Exact("a task of returns is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0),
+        Exact("the expected step of a prompt of success 0.3", lambda: step(0.3), equals=0.3856, tolerance=2e-4),
+        Exact("what the gate saves at success 0.9", lambda: step(0.9), equals=0.1960, tolerance=2e-4),
+        Exact("a step does not prefer the easy side: 0.1 and 0.9 move alike", lambda: step(0.1) - step(0.9),
+              equals=0.0, tolerance=1e-9),
+        Measured("where contexts share parameters it keeps more of pass@64 than grpo at equal steps", "many-ways",
+                 recipe(BIGRAMS).set("actor.rank", 4), recipes.grpo(BIGRAMS).set("actor.rank", 4), Final("pass@64"),
+                 seeds=10, minutes=6.0, steps=100, looks=2),
+    ),
+    mutants=(
+        Edit("a partial reward counts as solved", WithGreedy.__call__, "outcome < self.solved", "outcome <= 0"),
+        Edit("the solved ones are kept", WithGreedy.__call__, "outcome < self.solved", "outcome >= self.solved"),
+        Edit("decided by a sample", WithGreedy.__call__, "greedy=True", "greedy=False"),
+        Edit("greedy tokens are free", WithGreedy.__call__, "scene.log(DISCARDED, float(greedy.mask.sum()))", "pass"),
+        Edit("all solved: the greedy answers learn", WithGreedy.__call__, "mask=torch.zeros_like(greedy.mask)",
+             "mask=greedy.mask"),
+    ),
+)

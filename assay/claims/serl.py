@@ -1,0 +1,46 @@
+"""What serl learns from, against formulas and numbers by hand. Axes: B rows, T = 2 columns."""
+
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Measured, probes, same_gradient
+from assay.claims.classified import classifier_claims
+from assay.claims.probes import classified as hand
+from assay.claims.probes import steps
+from assay.method import Origin, classified
+from assay.methods.serl import recipe
+from assay.parts import FromModel
+from assay.recipes.classified import classifier
+from assay.tasks.control.peg import peg
+
+TASK, DATA = peg(), probes.of_origins(probes.transitions(num=64), Origin.POLICY, Origin.DATASET, Origin.POLICY)
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    return {
+        "success": hand.success_loss(seen, Origin.POLICY),
+        "critic": steps.rlpd_critics(seen, 0.96, hand.success_of(seen)),
+        "actor": steps.sac_actor(seen, lambda s, a: steps.output(seen.models["q"], s, a).mean(0), least=1.0),
+    }
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("demonstrated states on the way are successes", classifier, "after=True, ends=True", "after=True"),
+        Edit("its own successes are examples", classifier, "0.9, int(Origin.DATASET)", "0.9, int(Origin.POLICY)"),
+        Edit("the state before is classified", FromModel.apply, "said.roll(-1, 1)", "said"),
+        Edit("the actor climbs the minimum", recipe, "averaged=True", "averaged=False"),
+        Edit("the temperature starts at 1", recipe, "temperature=0.01", "temperature=1.0"),
+        Edit("stored rewards", classified, "source=replace(source, reward=replace(PAID, ends=True))", "source=source"),
+    ),
+    claims=(
+        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, lambda: DATA,
+                      probes.BOX_SPEC, at_most=1e-6),
+        *classifier_claims(recipe, DATA, TASK),
+        Exact("a logit of 0 is a success, one below is not; the task's reward is not used",
+              lambda: probes.classified.success_gap(recipe()), equals=0.0),
+        Exact("batches of critics have half demonstrations, rewards and ends as the classifier finds them now; its own "
+              "have the stored ends", lambda: probes.classified.wrong_rows(recipe(), TASK), equals=0.0),
+        Measured("with its own states as negatives it succeeds more often than with a fixed classifier", "peg",
+                 recipe(), recipe(refresh=False), seeds=5, minutes=4.0, steps=100),
+    ),
+)

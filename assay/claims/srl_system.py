@@ -1,0 +1,88 @@
+"""Exact claims of srl-system: placements of environments, policy and training on a virtual clock."""
+
+from torch import Tensor
+
+from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims.systems.answers import Delayed, exponential, fragments, late, unequal, wall_frames_a_second
+from assay.claims.systems.schedules import Virtual, tailed
+from assay.method import recipes
+from assay.methods.srl_system import recipe
+from assay.rollouts.async_stepping import stepped_apart
+from assay.runs.distributed.ledger import Ledger, Schedule
+from assay.tasks.adapters.sleeping import sleeping_task
+from assay.tasks.control.cartpole import cartpole
+
+STEPS = 64
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns ppo's losses."""
+    return by_hand.ppo_losses(seen, 0.98, 0.9, 0.003 * by_hand.entropy(seen))
+
+
+def other_bits() -> int:
+    """Returns how many numbers of two fragments of 8 environments differ between placements."""
+    inline = fragments(cartpole(), None, 8, 16)
+    rings = [fragments(cartpole(), late(cartpole(), exponential(4), 8 // ring, 8, 0.5), 8, 16) for ring in (1, 2, 4, 8)]
+    return sum(unequal(inline, one) for one in rings)
+
+
+def ring(num: int) -> float:
+    """Returns the time of 64 steps of a ring: a step of an environment takes 3, a call of the policy 1."""
+    delayed = late(cartpole(), lambda row, step: 3.0, 1, num, policy=1.0)
+    fragments(cartpole(), delayed, num, STEPS, calls=1)
+    return delayed.now
+
+
+def three_workers(lag: int) -> float:
+    """Returns the time of 10 steps that are gathered in e + f = 3 + 1 and trained in g = 2 seconds."""
+    return Virtual(Schedule(10, 1, lag=lag), 1, lambda ordinal: 4.0, 2.0).run().now
+
+
+def rows_lost() -> int:
+    """Returns the rows that are not trained exactly once in the order of the plan, with uneven times."""
+    times = tailed(5, 400, 1.0)
+    runs = [Virtual(Schedule(50, 8, lag=lag), 6, lambda row: float(times[row]), 1.5).run() for lag in (0, 1, 3)]
+    return sum(row != place for one in runs for place, row in enumerate(one.trained)) + sum(len(r.kept) for r in runs)
+
+
+def wall_speedup(seed: int) -> float:
+    """Returns frames a second of 8 environments in four processes over those in one, that of the policy; the seed only
+    counts the repetition. They sleep, so the number of cores does not decide.
+    """
+    task = sleeping_task(0.02)
+    return wall_frames_a_second(task.with_workers(4, 1)) / wall_frames_a_second(task)
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradients are ppo's", recipe, losses_by_hand, probes.fragments),
+        Exact("a step is three epochs of four minibatches",
+              lambda: probes.source_gap(recipe(), probes.fragments(), batches=12, epochs=3), equals=0.0),
+        Exact("inline, together and in rings of 2, 4 and 8: the same bits", other_bits, equals=0.0),
+        Exact("one environment, e = 3, f = 1, 64 steps: 256 seconds", lambda: ring(1), equals=256.0),
+        Exact("a ring of 2 takes 257", lambda: ring(2), equals=257.0),
+        Exact("of 4, where it saturates, 259: four times the frames a second", lambda: ring(4), equals=259.0),
+        Exact("of 8: 515, no more frames a second", lambda: ring(8), equals=515.0),
+        Exact("e, f and training in a row: 10 steps take 10 (e + f + g)", lambda: three_workers(0), equals=60.0),
+        Exact("with training apart 10 steps take e + f + 9 max(e + f, g) + g", lambda: three_workers(1),
+              equals=42.0),
+        Exact("every row is trained once, in order; none is dropped, none left over", rows_lost, equals=0.0),
+        Measured("sleeping environments (20 ms), four processes over one: 1.4 times the frames a second (wall clock)",
+                 "", wall_speedup, 1.0, margin=0.4, seeds=5, minutes=2.0),
+    ),
+    mutants=(
+        Edit("actions of other instances", stepped_apart, "decided[0][rows]", "decided[0][: len(rows)]"),
+        Edit("random numbers by the order of calls", stepped_apart, "np.minimum(done_N, len(times) - 1)",
+             "np.full_like(done_N, done_N.max().clip(max=len(times) - 1))"),
+        Edit("the ring waits for all", Delayed.receive, "min(self.ready, len(self.flying))", "len(self.flying)"),
+        Edit("ends are forgotten", stepped_apart, "over[rows] = terminal | truncated", "over[rows] = terminal & False"),
+        Edit("steps are dropped", stepped_apart, "rows[done_N[rows] < len(times)]",
+             "rows[done_N[rows] < len(times) - 1]"),
+        Edit("the newest rows are trained first", Ledger._next, "step, number = self.next",
+             "step, number = (self.next[0] + self.schedule.lag, self.next[1])"),
+        Edit("training is waited for", Virtual.learn, "self.is_training = True",
+             "self.is_training, self.free = True, set()"),
+        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+    ),
+)

@@ -1,0 +1,50 @@
+"""Claims of td3: its loss by hand, exact and measured claims, mutants."""
+
+import torch
+
+from assay.claims import Claims, Edit, Exact, Measured, probes
+from assay.claims.probes import steps
+from assay.method import recipes
+from assay.parts import SmoothedTwin
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
+    noisy = steps.bounded(models["actor_target"], step.after) + noise
+    next_action = torch.minimum(torch.maximum(noisy, steps.LOW), steps.HIGH)
+    error = q(models["q"], step.now, step.action) - step.target(
+        0.99, q(models["q_target"], step.after, next_action).amin(0)
+    )
+    climbed = q(models["q"], step.now, steps.bounded(models["actor"], step.now))[0]
+    return {"critic": step.mean(error.square()) / 2, "actor": -step.mean(climbed)}
+
+
+def schedule_gap() -> float:
+    data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.005, 2)}
+    targets["actor_target"] = ("actor", 0.005, 2)
+    return probes.schedule_gap(recipes.td3(), data, probes.BOX_SPEC, {"actor": 2, "q": 1}, targets)
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("the trained actor in the target", SmoothedTwin.__call__, "model(self.actor)", 'model("actor")'),
+        Edit("the trained critics in the target", SmoothedTwin.__call__, "model(self.q)", 'model("q")'),
+        Edit("the actor moves at every update", recipes.td3, "optimizer=step, every=2", "optimizer=step"),
+        Edit(
+            "the target actor follows at every update",
+            recipes.td3,
+            'of="actor", rate=0.005, every=2',
+            'of="actor", rate=0.005',
+        ),
+    ),
+    claims=(
+        Exact(
+            "its gradients are those of the formulas",
+            lambda: probes.formula_gap(recipes.td3(), probes.transitions(num=256), losses_by_hand, probes.BOX_SPEC),
+            at_most=1e-6,
+        ),
+        Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
+        Measured("swings the pendulum up: return above -300", "pendulum", recipes.td3(), -300.0, seeds=5, minutes=5),
+    ),
+)

@@ -1,0 +1,68 @@
+"""Claims of td3-bc: its loss by hand, exact and measured claims, mutants."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+
+from assay.claims import Claims, Edit, Exact, Measured, probes
+from assay.claims.probes import steps
+from assay.datasets.recorded import with_statistics
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
+from assay.method import D4RL, MUJOCO
+from assay.methods.td3_bc import ValueSize, td3_bc
+from assay.parts import Log, Logged
+from assay.tasks.control.pendulum import pendulum
+
+EXPERT = Log(20, noise=0.1, reward_scale=0.1)
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
+    noisy = steps.bounded(models["actor_target"], step.after) + noise
+    next_value = q(models["q_target"], step.after, torch.minimum(torch.maximum(noisy, steps.LOW), steps.HIGH))
+    recorded, decided = q(models["q"], step.now, step.action), steps.bounded(models["actor"], step.now)
+    error = recorded - step.target(0.99, next_value.amin(0))
+    scaled = q(models["q"], step.now, decided)[0] / step.mean(recorded[0].abs()).detach()
+    near = ((decided - step.action) / steps.HALF).square().mean(-1)
+    return {"critic": step.mean(error.square()) / 2, "actor": step.mean(near - 2.5 * scaled)}
+
+
+def schedule_gap() -> float:
+    data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.005, 2)}
+    targets["actor_target"] = ("actor", 0.005, 2)
+    return probes.schedule_gap(td3_bc(), data, probes.BOX_SPEC, {"actor": 2, "q": 1}, targets)
+
+
+def standardised_gap() -> float:
+    """Compares a plan's models with plain ones of the same weights, on states standardised by hand."""
+    log, task = Log(3), pendulum()
+    recipe = with_statistics(replace(td3_bc(D4RL), source=Logged((log,))), task, seed=0)
+    ours, plain = (cast(Any, Engine(one, task.spec, 0, Placement()).models) for one in (recipe, td3_bc(MUJOCO)))
+    seen = log.columns(task)["context.observation"][:, 0]
+    scaled = (seen - seen.mean(0)) / ((seen - seen.mean(0)).square().mean(0).sqrt() + 1e-3)
+    action = ours["actor"].act({"observation": seen}, None)[0]
+    gap = action - plain["actor"].act({"observation": scaled}, None)[0]
+    values = ours["q"]({"observation": seen}, action) - plain["q"]({"observation": scaled}, action)
+    return float(gap.abs().max().detach() + values.abs().max().detach())
+
+
+CLAIMS = Claims(
+    mutants=(
+        Edit("|mean Q| instead of mean |Q|", ValueSize.__call__, "part.action).abs())", "part.action))"),
+        Edit("the sum of |Q|", ValueSize.__call__, " / experience.num_decisions.clamp(min=1)", ""),
+    ),
+    claims=(
+        Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
+              td3_bc(), probes.transitions(num=2048), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+        Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
+        Exact("on files its networks see (s - mean) / (deviation + 1e-3) of the data, also when acting",
+              standardised_gap, at_most=1e-4),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(td3_bc(log=Log(3)), pendulum()), equals=0.0),
+        Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),
+                 td3_bc(log=EXPERT).set("NearRecorded.coefficient", 0.0), seeds=5, minutes=4, steps=150),
+    ),
+)

@@ -1,0 +1,28 @@
+"""Language testbeds by name. Their settings are dials: `--task lock:digits=4`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from assay.claims.testbeds.language.formats import formats
+from assay.claims.testbeds.language.graded import hackable, judge
+from assay.claims.testbeds.language.places import key_decisions, lock
+from assay.claims.testbeds.language.redo import redo
+from assay.claims.testbeds.language.sparse import levels, many_ways, stale
+from assay.claims.testbeds.language.turns import turns
+from assay.claims.testbeds.language.walk import register_walk
+from assay.core.slots import Task
+
+LEVELS: Mapping[str, Callable[..., Task]] = {
+    "stale": stale,
+    "levels": levels,
+    "many-ways": many_ways,
+    "key-decisions": key_decisions,
+    "lock": lock,
+    "turns": turns,
+    "judge": judge,
+    "hackable": hackable,
+    "register-walk": register_walk,
+    "redo": redo,
+    "formats": formats,
+}

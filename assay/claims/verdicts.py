@@ -1,0 +1,392 @@
+"""Verdicts: the results of measured claims, in files that anyone can check.
+
+`methods/KEY/verdict.json` holds every score, so that the estimate, the interval and the verdict can be computed again;
+stamps of the recipes, so that a change of them is detected; and a digest of the file, so that an edit by hand is
+detected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.claims import stamps
+from assay.claims.claim import Curves, Expect, Finding, Measured, OfPolicy
+from assay.claims.find import all_claims, find_claims
+from assay.claims.records import MUTANTS, has_verdict, record_path, update_record, without_mutants
+from assay.claims.stamps import SIDES
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.engine.machine import describe_machine
+from assay.runs import catalogue
+from assay.runs.jobs import Failure, Result, run_jobs
+from assay.runs.pools import Child, Job, Pool, Processes
+from assay.runs.run import loaded
+from assay.statistics.intervals import Estimate, difference_interval
+
+# ---------------------------------------------------------------------------------------------------- measuring
+Watch = Callable[[int, int, Sequence[Child]], None]
+UNDECIDED = "inconclusive"
+
+
+def measure(
+    method: str,
+    claim: Measured,
+    work: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    first_seed: int = 0,
+    deadline: float | None = None,
+    workers: int | None = None,
+    pool: Pool = Processes(),
+    watch: Watch = lambda done, total, running: None,
+) -> dict[str, Any] | None:
+    """Measures both sides on the seeds of the claim's rule, beginning with `first_seed`, or on these `seeds`; returns
+    the claim's entry of a verdict, or None if the deadline came first.
+
+    Raises AssayError if a run failed. Runs are kept under `work` by description and stamp, so that a stopped
+    measurement is resumed, claims share the runs of a baseline, and runs of other code are not reused.
+    """
+    stamp = stamps.stamp(claim)
+    folders = {side: work / folder_name(claim, side, stamp[side]) for side in SIDES if is_recipe(claim, side)}
+    first = {folder: side for side, folder in reversed(folders.items())}
+    runs = {side: first[folder] for side, folder in folders.items()}  # equal recipes run once, under the first's name
+    found: dict[tuple[str, int], float] = {}
+    seconds, scores = 0.0, dict[str, list[float]]()
+    for look in range(claim.looks):
+        chosen = list(range(first_seed, first_seed + (look + 1) * claim.seeds)) if seeds is None else list(seeds)
+        jobs = [job_of(claim, side, seed, at) for seed in chosen for at, side in first.items()]
+        jobs = [job for job in jobs if (job.arm, job.seed) not in found]
+        asked = len(found) + len(jobs)
+        tell = partial(tell_progress, watch, found, asked)
+        for one in run_jobs(jobs, workers, pool=pool, deadline=deadline, watch=tell):
+            if isinstance(one, Failure):
+                raise AssayError(f"claim '{claim.name}' of {method}: {one.job.arm}, seed {one.job.seed}: {one.reason}")
+            found[one.job.arm, one.job.seed] = score(claim, one)
+            seconds += one.seconds
+            tell(())
+        if len(found) < asked:
+            return None
+        begin = time.monotonic()
+        for side in SIDES:
+            known = scores.setdefault(side, [])
+            known += [value_of(claim, side, seed, runs, found) for seed in chosen[len(known) :]]
+        seconds += time.monotonic() - begin
+        if seeds is not None or judged(claim, scores["ours"], scores["theirs"])[1] != UNDECIDED:
+            break
+        if seconds > 60 * claim.minutes:
+            break
+    return entry(claim, scores, chosen, {stamps.machine_kind(): stamp}, seconds / 60)
+
+
+def tell_progress(watch: Watch, found: Mapping[Any, Any], asked: int, running: Sequence[Child]) -> None:
+    """Passes on how many of the runs are done."""
+    watch(len(found), asked, running)
+
+
+def fitting(method: str, claim: Measured, folder: Path | None = None) -> dict[str, Any] | None:
+    """Returns the recorded entry of a claim if it still fits the recipes; None if it must be measured."""
+    path = path_of(method, folder)
+    if not has_verdict(path):
+        return None
+    one = entries_of(read(method, path)).get(claim.name)
+    if one is None or one.get("kind") == "exact" or entry_problems(one):
+        return None
+    return None if stamps.state(claim, one) == stamps.STALE else one
+
+
+def is_recipe(claim: Measured, side: str) -> bool:
+    """Returns whether a side is trained."""
+    return isinstance(getattr(claim, side), Recipe)
+
+
+def folder_name(claim: Measured, side: str, stamp: str) -> str:
+    """Returns the name of the folder of a side's runs: equal for sides with equal description and stamp."""
+    digest = store.fingerprint({"described": stamps.described(claim, side), "stamp": stamp})
+    return f"{getattr(claim, side).name}-{digest}"
+
+
+def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
+    """Returns the run of a side and seed."""
+    options = {"steps": claim.steps, "warmup": claim.warmup}
+    return Job(side, claim.task, seed, folder / f"seed-{seed}", getattr(claim, side), options)
+
+
+def score(claim: Measured, result: Result) -> float:
+    """Returns the metric of a run: of its curves, or of the policy that it trained."""
+    if isinstance(claim.metric, OfPolicy):
+        plan = result.job.plan()
+        return float(claim.metric.of(loaded(plan, result.job.folder).policy, plan.task))
+    curves: Curves = result.curves
+    return float(claim.metric(curves))
+
+
+def value_of(
+    claim: Measured, side: str, seed: int, runs: Mapping[str, str], found: Mapping[tuple[str, int], float]
+) -> float:
+    """Returns a side's score with a seed: of its run, or computed now."""
+    if side in runs:
+        return found[runs[side], seed]
+    what = getattr(claim, side)
+    return float(what(seed)) if callable(what) else float(what)
+
+
+def entry(
+    claim: Measured,
+    scores: Mapping[str, Sequence[float]],
+    seeds: Sequence[int],
+    stamped: Mapping[str, Mapping[str, str]],
+    minutes: float,
+) -> dict[str, Any]:
+    """Returns the claim's entry of the file."""
+    estimate, verdict = judged(claim, scores["ours"], scores["theirs"])
+    return {
+        "name": claim.name,
+        "kind": "measured",
+        "task": claim.task,
+        "expect": claim.expect.value,
+        "margin": claim.margin,
+        "rule": claim.rule,
+        "seeds": list(seeds),
+        "ours": list(scores["ours"]),
+        "theirs": list(scores["theirs"]),
+        "estimate": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "verdict": verdict,
+        "minutes": round(minutes, 2),
+        "decided_by": stamps.deciding(claim),
+        "stamps": dict(stamped),
+    }
+
+
+def judged(claim: Measured, ours: Sequence[float], theirs: Sequence[float]) -> tuple[Estimate, str]:
+    """Returns the paired difference, and the verdict by the claim's rule."""
+    estimate = difference_interval(ours, theirs, paired=True, level=claim.level)
+    return estimate, claim.expect.verdict(estimate.low, estimate.high, claim.margin)
+
+
+# ---------------------------------------------------------------------------------------------------- files
+def path_of(method: str, folder: Path | None = None) -> Path:
+    """Returns the file of a method's verdict: its record (see `records`), or KEY.json in another folder."""
+    if folder is None:
+        return record_path(method)
+    own = catalogue.method_address(method)
+    return folder / f"{own.stem if own else method}.json"
+
+
+def files(folder: Path | None = None) -> dict[str, Path]:
+    """Returns the verdict files there are, by method."""
+    if folder is not None:
+        return {path.stem: path for path in sorted(folder.glob("*.json"))}
+    return {name: path for name in catalogue.methods() if has_verdict(path := path_of(name))}
+
+
+def write(method: str, entries: Sequence[Mapping[str, Any]], folder: Path | None = None) -> Path:
+    """Writes the verdict of a method: exact claims run now, measured ones as given."""
+    exact = [exact_entry(claim.run()) for claim in find_claims(method).exact]
+    verdict = {
+        "name": method,
+        "verdict": overall([*exact, *entries]),
+        "made": time.strftime("%F"),
+        "minutes": round(sum(one["minutes"] for one in entries), 2),
+        "machine": describe_machine(),
+        "claims": [*entries, *exact],
+    }
+    return save(path_of(method, folder), verdict)
+
+
+def save(path: Path, verdict: Mapping[str, Any]) -> Path:
+    """Writes a verdict with its digest."""
+    return update_record(path, {**verdict, "digest": digest(verdict)}, keep=(MUTANTS,))
+
+
+def exact_entry(finding: Finding) -> dict[str, Any]:
+    """Returns an exact claim's entry of the file."""
+    verdict = "holds" if finding.holds else "fails"
+    value = finding.value
+    return {"name": finding.claim, "kind": "exact", "value": value, "expected": finding.expected, "verdict": verdict}
+
+
+def overall(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the worst of the claims' verdicts."""
+    words = {one["verdict"] for one in entries}
+    return next((word for word in ("fails", "inconclusive") if word in words), "holds")
+
+
+def digest(verdict: Mapping[str, Any]) -> str:
+    """Returns sixteen hex digits of everything but the digest itself and the mutants."""
+    rest = {name: value for name, value in verdict.items() if name not in ("digest", MUTANTS)}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read(method: str, path: Path) -> dict[str, Any]:
+    """Reads a verdict file; AssayError if it cannot be read."""
+    again = f"Measure it again: assay claim {method}"
+    try:
+        verdict = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read ({error}). {again}") from None
+    if not isinstance(verdict, dict) or not isinstance(verdict.get("claims"), list):
+        raise AssayError(f"{path} is not a verdict. {again}")
+    return without_mutants(verdict)
+
+
+# ---------------------------------------------------------------------------------------------------- problems
+def problems(method: str, path: Path) -> list[str]:
+    """Returns the problems of a verdict file, in sentences: unreadable, edited, impossible numbers, or other claims.
+
+    A verdict whose recipes have changed is not wrong but stale; see `states`.
+    """
+    try:
+        key, found = catalogue.find_method(method)[0], find_claims(method)
+        verdict = read(key, path)
+    except AssayError as error:
+        return [str(error)]
+    again = f"Measure it again: assay claim {key}"
+    wrong = []
+    if verdict.get("digest") != digest(verdict):
+        wrong.append(f"{path} was edited after it was written. {again}")
+    entries = entries_of(verdict)
+    for claim in found.measured:
+        if claim.name not in entries:
+            wrong.append(f"{path} lacks the claim '{claim.name}'. {again}")
+        else:
+            wrong += [f"{path}: '{claim.name}' {what}. {again}" for what in entry_problems(entries[claim.name])]
+    # Exact claims are run at every commit and on demand; the file keeps them only for display.
+    known = {claim.name for claim in found.measured}
+    measured = [name for name, one in entries.items() if one.get("kind") != "exact"]
+    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in measured if name not in known]
+    return wrong
+
+
+def entries_of(verdict: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
+    """Returns the entries of a verdict by the names of their claims."""
+    return {one.get("name"): one for one in verdict["claims"] if isinstance(one, dict)}
+
+
+def entry_problems(one: Mapping[str, Any]) -> list[str]:
+    """Returns the problems of the numbers of a measured claim's entry, by the rule that it was measured with."""
+    try:
+        rule = one["decided_by"]
+        looks = rule.get("looks", 1)
+        estimate = difference_interval(one["ours"], one["theirs"], paired=True, level=1.0 - 0.05 / looks)
+        verdict = Expect[rule["expect"]].verdict(estimate.low, estimate.high, rule["margin"])
+        stored = np.array([one["estimate"], one["low"], one["high"]], dtype=np.float64)
+        counts = {len(one[name]) for name in ("ours", "theirs", "seeds")}
+        allowed = [(look + 1) * rule["seeds"] for look in range(looks)]
+    except (AssayError, KeyError, TypeError, ValueError) as error:
+        return [f"cannot be computed again ({type(error).__name__}: {error})"]
+    wrong = []
+    if len(counts) > 1 or len(one["seeds"]) not in allowed or one["seeds"] != list(range(len(one["seeds"]))):
+        wrong.append(f"has {len(one['ours'])} seeds, its rule asks for {rule['seeds']}")
+    fresh = np.array([estimate.value, estimate.low, estimate.high])
+    if verdict != one.get("verdict") or not np.allclose(stored, fresh, rtol=1e-9, atol=1e-12):
+        wrong.append(
+            f"says {one.get('verdict')} {stored.round(4).tolist()}, its scores say {verdict} {fresh.round(4).tolist()}"
+        )
+    return wrong
+
+
+# ---------------------------------------------------------------------------------------------------- states
+def states(
+    method: str, verdict: Mapping[str, Any], *, run: bool = False, memo: stamps.Memo | None = None
+) -> dict[str, str]:
+    """Returns the state of each measured claim of a verdict: recorded in the file or, with `run`, by running it."""
+    entries = entries_of(verdict)
+    measured = [claim for claim in find_claims(method).measured if claim.name in entries]
+    if run:
+        return {claim.name: stamps.state(claim, entries[claim.name], memo) for claim in measured}
+    return {claim.name: stamps.recorded_state(claim, entries[claim.name]) for claim in measured}
+
+
+def state(method: str, verdict: Mapping[str, Any]) -> str:
+    """Returns the worst recorded state of a verdict's measured claims."""
+    return stamps.worst(list(states(method, verdict).values()))
+
+
+def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = None) -> dict[str, str]:
+    """Stamps the measured claims of a verdict for this machine kind, runs the exact ones, and returns the states.
+
+    A claim without a stamp for it gets one: the caller must know that the recipes are those that were measured. A claim
+    whose recipes differ from its stamp is marked stale and keeps its stamp; one whose recipes match it again loses the
+    mark. AssayError if the file has problems.
+    """
+    path = path_of(method, folder)
+    if wrong := problems(method, path):
+        raise AssayError(wrong[0])
+    verdict, here = read(method, path), stamps.machine_kind()
+    measured = [one for one in verdict["claims"] if one.get("kind") != "exact"]
+    verdict["claims"] = [*measured, *(exact_entry(one.run()) for one in find_claims(method).exact)]
+    verdict["verdict"] = overall(verdict["claims"])
+    entries, found = entries_of(verdict), {}
+    for claim in find_claims(method).measured:
+        one = entries[claim.name]
+        one.setdefault("decided_by", stamps.deciding(claim))
+        if here not in one.setdefault("stamps", {}):
+            one["stamps"][here] = stamps.stamp(claim, memo)
+        found[claim.name] = stamps.state(claim, one, memo)
+        one.pop("stale", None)
+        if found[claim.name] == stamps.STALE:
+            one["stale"] = time.strftime("%F")
+    if verdict != read(method, path):
+        save(path, {name: value for name, value in verdict.items() if name != "digest"})
+    return found
+
+
+def with_measured() -> list[str]:
+    """Returns the methods that have measured claims."""
+    return [name for name, claims in all_claims().items() if claims.measured]
+
+
+def needs_measuring(method: str, folder: Path | None = None) -> bool:
+    """Returns whether a method has no verdict, one with problems, or a stale one."""
+    path = path_of(method, folder)
+    return not has_verdict(path) or bool(problems(method, path)) or state(method, read(method, path)) == stamps.STALE
+
+
+def stalest_first(folder: Path | None = None) -> list[str]:
+    """Returns methods with measured claims: without a verdict first, then those to measure again, then by age."""
+
+    def key(name: str) -> tuple[int, str]:
+        path = path_of(name, folder)
+        if not has_verdict(path):
+            return (0, "")
+        return (1, "") if needs_measuring(name, folder) else (2, str(read(name, path).get("made", "")))
+
+    return sorted(with_measured(), key=key)
+
+
+def replayed(
+    method: str, work: Path, folder: Path | None = None, watch: Watch = lambda done, total, running: None
+) -> bool:
+    """Returns whether seed 0 of every stale claim reproduces the recorded scores; if so, stamps the file for the
+    current recipes.
+
+    Scores are equal bitwise on one machine kind; on another, a difference only means that the claim must be measured
+    again.
+    """
+    found = find_claims(method)
+    entries = entries_of(read(method, path_of(method, folder)))
+    fresh, memo = [], dict[str, str]()
+    for claim in found.measured:
+        old = entries.get(claim.name)
+        if old is None or entry_problems(old):
+            return False
+        stamped = old.get("stamps", {})
+        if stamps.state(claim, old, memo) != stamps.FITS:
+            one = measure(method, claim, work, seeds=[0], watch=watch)
+            if one is None or any(abs(one[side][0] - old[side][0]) > 1e-9 for side in SIDES):
+                return False
+            stamped = one["stamps"]
+        fresh.append(entry(claim, {side: old[side] for side in SIDES}, old["seeds"], stamped, old["minutes"]))
+    write(method, fresh, folder)
+    return True

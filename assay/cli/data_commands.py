@@ -1,0 +1,112 @@
+"""`assay data`: generates offline datasets with trained agents, converts between formats, describes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.slots import Task
+from assay.core.spaces import Box
+from assay.datasets import files, made
+from assay.recipes.defaults import Defaults
+from assay.report.datasets import print_datasets
+from assay.runs import catalogue
+from assay.runs.checks import checked_seed
+
+WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
+    "medium": made.Medium,
+    "medium-replay": lambda agent, episodes: made.MediumReplay(agent),
+    "expert": made.Expert,
+    "medium-expert": made.MediumExpert,
+}
+MOST_EPISODES = 1_000_000
+KINDS = ("random", "scripted", "play", *WITH_AGENT)
+
+
+def data(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    """`assay data`: runs one of its commands; `settings` are those of the agent."""
+    options.settings = settings
+    return COMMANDS[options.data_command](options)
+
+
+def task_of(addresses: Sequence[str]) -> str | None:
+    """Returns the task that the first file names, or None."""
+    found = files.read(addresses[0]).about.get("task") if addresses else None
+    return found if isinstance(found, str) else None
+
+
+def chosen(recipe: Recipe, world: Defaults) -> Recipe:
+    """Returns the recipe as it is: it was chosen by name already."""
+    return recipe
+
+
+def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
+    """Returns the description of a kind of dataset by its name."""
+    if name not in KINDS:
+        catalogue.unknown("kind of dataset", name, KINDS, f"Choose one of: {', '.join(KINDS)}.")
+    if name == "random":
+        return made.Random(options.episodes, options.seed)
+    if name == "scripted":
+        return made.Scripted(options.episodes, options.noise, options.seed)
+    if name == "play":
+        return made.Played(options.episodes, options.noise, options.seed)
+    method = options.method or ("sac" if isinstance(task.spec.action, Box) else "ppo")
+    recipe = catalogue.recipe_for(method, task, options.settings)
+    return WITH_AGENT[name](made.Agent(partial(chosen, recipe), options.steps, options.seed), options.episodes)
+
+
+def make(options: argparse.Namespace) -> int:
+    """`assay data make`: writes one file per kind."""
+    if not 1 <= options.episodes <= MOST_EPISODES:
+        raise AssayError(f"--episodes is {options.episodes}. Use a number from 1 to {MOST_EPISODES:,}.")
+    if options.steps < 0:
+        raise AssayError(f"--steps is {options.steps}. Use 0 (the recipe's) or a number of steps.")
+    if not 0 <= options.noise <= 1:
+        raise AssayError(f"--noise is {options.noise:g}. Use a share from 0 to 1.")
+    checked_seed(options.seed)
+    task = catalogue.find_task(options.task)
+    kinds = [kind_of(name, task, options) for name in options.kinds]
+    paths = []
+    for kind in kinds:
+        if not options.json and isinstance(kind, made.Medium | made.MediumReplay | made.Expert | made.MediumExpert):
+            made.trained(kind.agent, task, told)
+        path = options.out / f"{made.plain(options.task)}-{kind.name}-{options.seed}.safetensors"
+        rows = kind.make(task)
+        paths.append(files.write(replace(rows, about={**rows.about, "task": options.task}), path))
+    return show(paths, options.json)
+
+
+def told(step: int, steps: int, score: float) -> None:
+    """Prints the progress of the agent's training in one line on stderr."""
+    print(f"training the agent: step {step}/{steps}, held-out score {score:.4g}", file=sys.stderr)
+
+
+def convert(options: argparse.Namespace) -> int:
+    """`assay data convert`: writes the same rows in another format."""
+    return show([files.write(files.read(options.source), options.target)], options.json)
+
+
+def describe(options: argparse.Namespace) -> int:
+    """`assay data describe`."""
+    return show(options.files, options.json)
+
+
+def show(addresses: Sequence[str | Path], as_json: bool) -> int:
+    """Prints the contents of the files as a table or as JSON."""
+    found: list[dict[str, Any]] = [{"file": str(address)} | files.read(address).summary() for address in addresses]
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_datasets(found)
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {"make": make, "convert": convert, "describe": describe}

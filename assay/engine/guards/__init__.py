@@ -1,0 +1,1 @@
+"""Guards: checks of every run, of its correctness and of its learning."""

@@ -1,0 +1,275 @@
+"""Guards: default checks of every run, so that wrong maths cannot hide behind a plausible learning curve.
+
+Those of correctness are here, those of learning in `assay.engine.guards.learning`; `STANDARD` lists all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+
+from assay.core.record import Need, State
+from assay.core.slots import Grown
+from assay.engine.guards.alarms import Alarm as Alarm
+from assay.engine.guards.alarms import Alarms as Alarms
+from assay.engine.guards.alarms import GuardError as GuardError
+from assay.engine.guards.alarms import Moment as Moment
+from assay.engine.guards.alarms import Watch as Watch
+from assay.engine.guards.alarms import lasts
+from assay.engine.guards.learning import (
+    CriticExplains,
+    FewCut,
+    FewSkipped,
+    HeldOutFollows,
+    LivePolicy,
+    SomethingTrained,
+)
+from assay.ops import groups
+
+
+@dataclass(frozen=True)
+class SampledEqualsTrained(Watch):
+    """Checks that log-probabilities recorded when sampling equal those that training computes from the same weights.
+
+    Checked on `rows` sequences at every step, on eight times as many at step 0. A gap means stale weights, another
+    temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. For a rollout that truncates
+    sampling (`Narrowed`), the recorded log-probability of the model itself is compared (`logp_model`). Weights in
+    bfloat16 have `narrow` times the limits: two orders of summation differ by 0.007 on average (Qwen3-0.6B's shape).
+    """
+
+    rows: int = 8
+    mean_limit: float = 1e-3
+    largest_limit: float = 5e-2
+    narrow: float = 20.0
+
+    @torch.no_grad()
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Compares recorded and recomputed log-probabilities on some rows."""
+        fresh = moment.fresh
+        if fresh is None or Need.LOGP not in moment.recipe.needs:
+            return []
+        own = fresh.own()
+        if own.version is not None:  # rows that older weights sampled are not comparable
+            own = own.rows((own.version[:, 0] == moment.progress.step).nonzero().squeeze(1))
+        some = own.rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
+        if not bool(some.mask.any()):
+            return []
+        somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))
+        some = some.trim().to(somewhere.device)
+        recorded = some.extra.get("logp_model", some.logp)
+        gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - recorded).abs()[some.mask]
+        mean, largest = float(gap.mean()), float(gap.max())
+        factor = self.narrow if somewhere.dtype in (torch.bfloat16, torch.float16) else 1.0
+        if mean <= factor * self.mean_limit and largest <= factor * self.largest_limit:
+            return []
+        text = (
+            f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
+            f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
+            "transfer, temperature, top-p, masks and dtype of the actor"
+        )
+        return [Alarm("sampled equals trained", text, stop=True)]
+
+
+@dataclass(frozen=True)
+class SaneRewards(Watch):
+    """Checks that rewards are finite, one for each decision, and not constant for `patience` steps in a row."""
+
+    patience: int = 5
+
+    def init(self) -> State:
+        """Returns the number of steps in a row with one value only, 0."""
+        return {"constant": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the rewards."""
+        fresh = moment.fresh
+        if fresh is None:
+            return []
+        if fresh.reward.shape != fresh.mask.shape:
+            text = f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}"
+            return [Alarm("sane rewards", f"{text}. Return one reward for each decision", stop=True)]
+        bad = ~torch.isfinite(fresh.reward) & fresh.mask
+        if bool(bad.any()):
+            rows = bad.any(1).nonzero().squeeze(1)[:5].tolist()
+            text = f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}"
+            return [Alarm("sane rewards", f"{text}. Fix the reward function", stop=True)]
+        outcome = groups.outcome(fresh)[fresh.mask.any(1)]
+        constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
+        if lasts(constant, state, "constant", self.patience):
+            text = (
+                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: nothing "
+                "can be learnt. Check the verifier, or start from an easier level or a longer warm-up"
+            )
+            return [Alarm("sane rewards", text)]
+        return []
+
+
+@dataclass(frozen=True)
+class LiveGroups(Watch):
+    """Checks that `least` of the groups have an advantage; else raises an alarm after `patience` steps in a row."""
+
+    least: float = 0.05
+    patience: int = 5
+
+    def init(self) -> State:
+        """Returns the number of steps in a row below the limit, 0."""
+        return {"below": 0}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the share of groups without advantage."""
+        share = moment.metrics.get("zero_advantage_groups")
+        if share is None or not lasts(1.0 - share < self.least, state, "below", self.patience):
+            return []
+        text = (
+            f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
+            "too hard or solved. Change its level, raise the group size, or stop"
+        )
+        return [Alarm("live groups", text)]
+
+
+@dataclass(frozen=True)
+class EffectiveSamples(Watch):
+    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below, a few decisions dominate an update."""
+
+    least: float = 0.3
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the ratios of the step's updates."""
+        share = moment.metrics.get("effective_samples")
+        if share is None or share >= self.least:
+            return []
+        text = (
+            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy has "
+            "moved far from the one that sampled. Use fewer epochs, a smaller learning rate, or fresher data"
+        )
+        return [Alarm("effective samples", text)]
+
+
+@dataclass(frozen=True)
+class InsideBins(Watch):
+    """Checks that at most `most` of a classifying critic's targets lie beyond its bins, where they are clipped."""
+
+    most: float = 0.2
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the targets of the step's updates."""
+        share = moment.metrics.get("beyond_bins")
+        if share is None or share <= self.most:
+            return []
+        text = (
+            f"{share:.0%} of the critic's targets lie beyond its bins at step {moment.progress.step}, so that their "
+            "values cannot be learned. Set the range to that of the task's returns: --set bins.low=... --set "
+            "bins.high=..."
+        )
+        return [Alarm("inside bins", text)]
+
+
+SMALL_NORM = 1e-6
+"""A gradient below it need not move a float32 weight: Adam's epsilon is of its size, as in a policy that saturated."""
+
+
+@dataclass(frozen=True)
+class WeightsMove(Watch):
+    """Checks that the sampling weights change after an update with a gradient, do not change at learning rate 0, and
+    are finite: a finite gradient times a step size may still overflow.
+    """
+
+    def init(self) -> State:
+        """Returns the last checksum of the actor."""
+        return {"checksum": None}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Stores the checksum of the weights that sampled."""
+        state["checksum"] = checksum(moment.actor)
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Compares with the weights that sample next."""
+        before = state["checksum"]
+        if before is None:
+            return []
+        trained = [
+            stage.name
+            for stage in moment.recipe.stages
+            if "actor" in stage.trains and stage.optimizer.learning_rate != 0
+        ]
+        norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
+        after = checksum(moment.actor)
+        if not math.isfinite(after):
+            text = f"the actor's weights are not finite after step {moment.progress.step}. Lower the learning rate"
+            return [Alarm("weights move", text, stop=True)]
+        if not any(norm > SMALL_NORM for norm in norms) or before != after:
+            return []
+        text = (
+            f"the actor's weights did not change at step {moment.progress.step} although its gradient is not zero: "
+            "the sampler keeps old weights or the optimizer trains a copy"
+        )
+        return [Alarm("weights move", text, stop=True)]
+
+
+def checksum(actor: Any) -> float:
+    """Returns a number that changes with the weights and with everything that has grown."""
+    grown = [tensor for module in actor.modules() if isinstance(module, Grown) for tensor in module.growth().values()]
+    return float(
+        sum(
+            parameter.detach().double().sum() + parameter.detach().double().square().sum()
+            for parameter in (*actor.parameters(), *grown)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class FiniteSteps(Watch):
+    """Counts updates skipped because of a gradient that is not finite; stops the run after `patience` in a row."""
+
+    patience: int = 3
+
+    def init(self) -> State:
+        """Returns the skipped updates in a row and in total, 0."""
+        return {"in_a_row": 0, "total": 0}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Counts skipped updates."""
+        if not moment.faults:
+            state["in_a_row"] = 0
+            return []
+        state["in_a_row"] += 1
+        state["total"] += len(moment.faults)
+        stop = state["in_a_row"] >= self.patience
+        text = f"step {moment.progress.step}: {moment.faults[0]}; the update was skipped ({state['total']} so far)"
+        return [Alarm("finite steps", text + ("; the run stops, its state is saved" if stop else ""), stop=stop)]
+
+
+@dataclass(frozen=True)
+class MaskedDecisions(Watch):
+    """Checks that no loss has a gradient at a masked decision: prompts, padding, tool output, other players."""
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the result of the first update's test."""
+        if not moment.leaks:
+            return []
+        terms = ", ".join(dict.fromkeys(moment.leaks))
+        text = f"{terms} trains on masked decisions (step {moment.progress.step}). Multiply its loss by batch.mask"
+        return [Alarm("masked decisions", text, stop=True)]
+
+
+STANDARD: tuple[Watch, ...] = (
+    SampledEqualsTrained(),
+    SaneRewards(),
+    LiveGroups(),
+    EffectiveSamples(),
+    WeightsMove(),
+    MaskedDecisions(),
+    FiniteSteps(),
+    LivePolicy(),
+    SomethingTrained(),
+    FewSkipped(),
+    CriticExplains(),
+    FewCut(),
+    InsideBins(),
+    HeldOutFollows(),
+)

@@ -1,0 +1,215 @@
+"""Guards of learning: a run that is correct and learns nothing says so. None of them stops it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.core.record import Need, State
+from assay.core.verifier import VERIFIED
+from assay.engine.guards.alarms import Alarm, Moment, Watch, lasts
+from assay.ops import groups
+
+
+@dataclass(frozen=True)
+class LivePolicy(Watch):
+    """Checks that the entropy of the sampled decisions does not collapse before the task is learnt.
+
+    Entropy is the mean of -log p of the policy's own decisions. Collapsed is below `least` of the first step's, or
+    for continuous actions a standard deviation below `narrow` of the first. A policy that has gained half of the way
+    from the first mean outcome to the best outcome seen may be as sure as it likes.
+    """
+
+    least: float = 0.05
+    narrow: float = 0.01
+    patience: int = 5
+
+    def init(self) -> State:
+        """Returns no first entropy, no outcomes yet."""
+        return {"first": None, "outcome": None, "best": None, "below": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Compares the entropy with that of the first step."""
+        fresh = None if moment.fresh is None else moment.fresh.own()
+        if fresh is None or Need.LOGP not in moment.recipe.needs or not bool(fresh.mask.any()):
+            return []
+        entropy = -float(fresh.logp[fresh.mask].mean())
+        outcome = groups.outcome(fresh)[fresh.mask.any(1)]
+        mean, best = float(outcome.mean()), float(outcome.max())
+        if state["first"] is None:
+            state.update(first=entropy, outcome=mean, best=best)
+        state["best"] = max(best, state["best"])
+        if fresh.action.is_floating_point():
+            is_sure = entropy < state["first"] + fresh.action[0, 0].numel() * math.log(self.narrow)
+        else:
+            is_sure = entropy < self.least * state["first"]
+        is_solved = 2.0 * mean >= state["outcome"] + state["best"] and mean > state["outcome"]
+        if not lasts(is_sure and not is_solved, state, "below", self.patience):
+            return []
+        text = (
+            f"the entropy of a decision fell from {state['first']:.3g} to {entropy:.3g} nats with a mean outcome of "
+            f"{mean:.3g} (first {state['outcome']:.3g}, best {state['best']:.3g}): it repeats one behaviour. Check the "
+            "sign of the entropy term, raise its coefficient, or lower the learning rate"
+        )
+        return [Alarm("live policy", text)]
+
+
+@dataclass(frozen=True)
+class SomethingTrained(Watch):
+    """Checks that some stage is trained: its learning rate is not 0 for `patience` steps, and by the middle of the run
+    some gradient was not 0. Steps without updates (a source that is filled first) count only for the second.
+    """
+
+    patience: int = 5
+
+    def init(self) -> State:
+        """Returns the steps in a row at rate 0, and the steps that trained something, 0."""
+        return {"still": 0, "trained": 0}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks learning rates and gradient norms."""
+        stages, step = moment.recipe.stages, moment.progress.step + 1
+        moving = [stage.name for stage in stages if not is_zero(stage.optimizer.learning_rate)]
+        state["trained"] += any(moment.metrics.get(f"gradient_norm/{name}", 0.0) > 0.0 for name in moving)
+        if lasts(bool(moment.tried) and not moving, state, "still", self.patience):
+            names = ", ".join(stage.name for stage in stages)
+            text = f"nothing is trained: the learning rate of every stage ({names}) is 0 for {state['still']} steps"
+            return [Alarm("something is trained", f"{text}. Set --set STAGE.learning_rate=...")]
+        middle = max(2 * self.patience, moment.progress.num_steps // 2)
+        if state["trained"] or step != middle or not stages:
+            return []
+        text = f"no weight has moved in {step} steps: every gradient was 0, or no update was made. Check the rewards"
+        return [Alarm("something is trained", f"{text}, the source's warm-up and the stages' `every`")]
+
+
+@dataclass(frozen=True)
+class FewSkipped(Watch):
+    """Checks that at most the share `most` of all updates of the run is skipped; looks when `least` were tried, and
+    then whenever their number has doubled.
+    """
+
+    most: float = 0.01
+    least: int = 20
+
+    def init(self) -> State:
+        """Returns updates tried and skipped, 0, and the number to look at next."""
+        return {"tried": 0, "skipped": 0, "next": self.least}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Counts updates and those skipped."""
+        state["tried"] += moment.tried
+        state["skipped"] += len(moment.faults)
+        if state["tried"] < state["next"]:
+            return []
+        state["next"] = 2 * state["tried"]
+        share = state["skipped"] / state["tried"]
+        if share <= self.most:
+            return []
+        text = (
+            f"{state['skipped']} of {state['tried']} updates ({share:.0%}) were skipped: their gradients are not "
+            "finite. Look for NaN or infinity in observations and rewards, or lower the learning rate"
+        )
+        return [Alarm("few skipped", text)]
+
+
+@dataclass(frozen=True)
+class CriticExplains(Watch):
+    """Checks that the critic explains some variance of the returns in the second half of the run.
+
+    share = 1 - var(return - value) / var(return), at least -1, as an average over about `patience` steps. Degenerate:
+    without the columns `value` and `return`, or with equal returns, it is not computed.
+    """
+
+    patience: int = 10
+
+    def init(self) -> State:
+        """Returns an average of 0 steps."""
+        return {"share": 0.0, "steps": 0, "below": 0}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Averages the share and compares it with 0."""
+        fresh = moment.fresh
+        if fresh is None or not {"value", "return"} <= fresh.extra.keys() or int(fresh.mask.sum()) < 2:
+            return []
+        target, value = fresh.extra["return"][fresh.mask].double(), fresh.extra["value"][fresh.mask].double()
+        spread = float(target.var())
+        if spread <= 0.0:
+            return []
+        share = max(-1.0, 1.0 - float((target - value).var()) / spread)
+        state["steps"] += 1
+        state["share"] += (share - state["share"]) / min(state["steps"], self.patience)
+        is_late = 2 * (moment.progress.step + 1) > moment.progress.num_steps and state["steps"] >= self.patience
+        if not lasts(is_late and state["share"] <= 0.0, state, "below", self.patience):
+            return []
+        text = (
+            f"the critic explains {state['share']:.0%} of the variance of the returns at step {moment.progress.step}: "
+            "its values are no better than a constant. Raise its learning rate or epochs, or check its targets"
+        )
+        return [Alarm("critic explains", text)]
+
+
+@dataclass(frozen=True)
+class FewCut(Watch):
+    """Checks that at most the share `most` of the answers is cut at the length limit, `patience` steps in a row."""
+
+    most: float = 0.5
+    patience: int = 5
+
+    def init(self) -> State:
+        """Returns the number of steps in a row above the limit, 0."""
+        return {"above": 0}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the share of answers that were cut."""
+        share = moment.metrics.get("cut")
+        if share is None or not lasts(share > self.most, state, "above", self.patience):
+            return []
+        text = (
+            f"{share:.0%} of the answers were cut at the length limit for {state['above']} steps: they are judged "
+            "unfinished. Raise the task's limit, or train a warm-up that ends its answers"
+        )
+        return [Alarm("few cut", text)]
+
+
+@dataclass(frozen=True)
+class HeldOutFollows(Watch):
+    """Checks that the held-out score is at most `most` below the score of the policy's own rows in training: where it
+    is further below, the policy knows its prompts by heart. Raises its alarm at evaluation 1, 2, 4, 8, ... in a row.
+
+    Compared are scores of a verifier from 0 to 1. Degenerate: other scores, as returns, are not compared.
+    """
+
+    most: float = 0.3
+
+    def init(self) -> State:
+        """Returns no score yet, and the number of evaluations in a row below the limit, 0."""
+        return {"score": None, "below": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Keeps the mean score of the step's own rows."""
+        fresh = None if moment.fresh is None else moment.fresh.own()
+        if fresh is not None and VERIFIED in fresh.extra and bool(fresh.mask.any()):
+            score = fresh.extra["score"][fresh.mask.any(1)]
+            state["score"] = float(score.mean()) if bool(((score >= 0.0) & (score <= 1.0)).all()) else None
+        return []
+
+    def evaluated(self, scores: Sequence[float], state: State) -> list[Alarm]:
+        """Compares the two means."""
+        held_out = sum(scores) / max(1, len(scores))
+        is_known = state["score"] is not None and all(0.0 <= score <= 1.0 for score in scores)
+        below = state["below"] = state["below"] + 1 if is_known and state["score"] - held_out > self.most else 0
+        if below == 0 or below & (below - 1):
+            return []
+        text = (
+            f"the score is {state['score']:.2f} on training prompts and {held_out:.2f} on held-out ones: the policy "
+            "knows its prompts by heart, or held-out prompts are of another kind. Train on more different prompts, or "
+            "for fewer steps"
+        )
+        return [Alarm("held-out score follows", text)]
+
+
+def is_zero(value: Any) -> bool:
+    """Returns whether a setting is the number 0."""
+    return isinstance(value, int | float) and value == 0

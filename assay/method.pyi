@@ -1,0 +1,70 @@
+"""The vocabulary of a method's file: names and their homes. See `method.py`."""
+
+# ruff: noqa: I001
+# fmt: off
+from assay import recipes as recipes
+from assay.core.errors import AssayError as AssayError
+from assay.core.optimizers import Adam as Adam, ObGD as ObGD, Traced as Traced
+from assay.core.recipe import Copy as Copy, Phase as Phase, Recipe as Recipe, Stage as Stage
+from assay.core.record import (
+    Draw as Draw, Experience as Experience, Fit as Fit, Loss as Loss, Need as Need, Origin as Origin,
+    Progress as Progress, Regressed as Regressed, Score as Score, Scored as Scored, State as State, Sums as Sums,
+    concatenate as concatenate,
+)
+from assay.core.schedules import Delayed as Delayed, Linear as Linear
+from assay.core.settings import model_name as model_name
+from assay.core.slots import (
+    Actor as Actor, ActorHead as ActorHead, ActorSpec as ActorSpec, Aggregation as Aggregation,
+    Annotation as Annotation, AnsweringTask as AnsweringTask, Ask as Ask, Body as Body, Certificate as Certificate,
+    Choice as Choice, Constraint as Constraint, CostlyTask as CostlyTask, CountedTask as CountedTask,
+    Credit as Credit, CreditWeight as CreditWeight, CriticHead as CriticHead, CriticLoss as CriticLoss,
+    CriticSpec as CriticSpec, Curriculum as Curriculum, DemonstratedTask as DemonstratedTask,
+    ExactTask as ExactTask, Explore as Explore, Framing as Framing, GameTask as GameTask, Gate as Gate,
+    Grower as Grower, Grown as Grown, Inferring as Inferring, Keeping as Keeping, LabelLoss as LabelLoss,
+    Layered as Layered, LoggedTask as LoggedTask, ModelSpec as ModelSpec, Models as Models, Objective as Objective,
+    OfData as OfData, Optimizer as Optimizer, Over as Over, Packing as Packing, PairedTask as PairedTask,
+    PathActor as PathActor, Prediction as Prediction, Prepare as Prepare, PresetTask as PresetTask,
+    PromptedTask as PromptedTask, ProxyTask as ProxyTask, RatioLevel as RatioLevel,
+    ReadySimulation as ReadySimulation, Regression as Regression, Regularizer as Regularizer,
+    RepeatingTask as RepeatingTask, ResumableTask as ResumableTask, Reward as Reward, RoamingTask as RoamingTask,
+    Rollout as Rollout, RowStatistic as RowStatistic, Sampled as Sampled, Scene as Scene, Schedule as Schedule,
+    ScriptedTask as ScriptedTask, Select as Select, SharedBody as SharedBody, Simulation as Simulation,
+    Source as Source, SourcedTask as SourcedTask, Steady as Steady, SteppingTask as SteppingTask, Target as Target,
+    Task as Task, TaskChange as TaskChange, Term as Term, TextTask as TextTask, Transform as Transform,
+    TrustRegion as TrustRegion, UncertainTask as UncertainTask, View as View, Wrapper as Wrapper,
+    frame_of as frame_of, has_turns as has_turns, logp_of as logp_of, most_decisions as most_decisions,
+    number as number,
+)
+from assay.core.spaces import (
+    Box as Box, Context as Context, Discrete as Discrete, Space as Space, Spec as Spec, Vocabulary as Vocabulary,
+)
+from assay.core.verifier import Verifier as Verifier
+from assay.decoding.sampling_parameters import Decodes as Decodes, LOGP_MODEL as LOGP_MODEL, Narrowing as Narrowing
+from assay.ops import (
+    distributions as distributions, divergences as divergences, groups as groups, random as random,
+    returns as returns,
+)
+from assay.ops.distributions import normal_sample as normal_sample
+from assay.ops.divergences import k2 as k2
+from assay.ops.later import one_later as one_later
+from assay.ops.logits import nucleus_entropy as nucleus_entropy, over_logits as over_logits
+from assay.ops.ranks import smallest as smallest
+from assay.recipes.actor_critic import ppo as ppo
+from assay.recipes.classified import DEMOS as DEMOS, classified as classified
+from assay.recipes.conservative import cql as cql
+from assay.recipes.constrained import constrained as constrained
+from assay.recipes.defaults import (
+    BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, Defaults as Defaults,
+    EVERY as EVERY, LANGUAGE as LANGUAGE, MUJOCO as MUJOCO, PLACES as PLACES, PREFERENCES as PREFERENCES,
+    STALE as STALE, TABLE as TABLE,
+)
+from assay.recipes.group import (
+    with_kl_in_reward as with_kl_in_reward, with_policy as with_policy, with_regularizers as with_regularizers,
+    with_token_clip as with_token_clip,
+)
+from assay.recipes.method import Method as Method
+from assay.recipes.off_policy import dqn as dqn
+from assay.recipes.rlpd import mixed as mixed, rlpd as rlpd
+from assay.rollouts import text as text
+from assay.rollouts.episodes import decided_again as decided_again
+from assay.rollouts.resumed_episodes import first_decisions as first_decisions

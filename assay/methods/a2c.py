@@ -1,0 +1,17 @@
+"""a2c: one on-policy step on generalised advantages, no ratio.
+
+    loss = -mean_t A_t log pi(a_t|s_t) - e * entropy;   critic: mean_t (V(s_t) - A_t - V_old(s_t))^2 / 2
+
+Mnih et al. 2016 without the asynchrony. At ratio one its gradient is ppo's.
+"""
+
+from assay.method import Method, recipes
+
+METHOD = Method(
+    paper="arXiv:1602.01783",
+    recipe=recipes.a2c,
+    default_task="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
+    departures=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
+)

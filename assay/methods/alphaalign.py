@@ -1,0 +1,59 @@
+"""alphaalign: ppo where refusing pays on harmful prompts and costs on benign ones, plus floored helpfulness.
+
+    reward = 0.5 * format + s * refused + [benign and not refused] * max(z, 0),   s = +1 if harmful, -1 if benign
+    z = (help - mean of its group) / deviation of its group, over all samples of the prompt, refusals included
+
+Zhang et al. 2025. Refusals are found by a rule, without a judge. Standardised, helpfulness can grow in any units
+without drowning the safety term; floored, it never makes an answer worse than a refusal of the same prompt.
+"""
+
+import re
+from dataclasses import replace
+
+from assay.method import LANGUAGE, Defaults, Method, Recipe, Reward, Verifier, recipes
+from assay.parts import ByLabel, Matches, Product, StandardisedInGroup, Weighted, WeightedSum
+
+FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")
+
+
+def refusal_of(after: str, *phrases: str) -> Matches:
+    """Finds one of the phrases, in any capitals, after the last `after`; anywhere in a completion without it."""
+    return Matches(f"(?i:{'|'.join(map(re.escape, phrases))})(?!.*{re.escape(after)})", times=0)
+
+
+REFUSAL = refusal_of("<answer>", "i'm sorry", "i am sorry", "i apologize", "i cannot", "i can't", "i'm unable",
+                     "i won't", "as an ai")  # fmt: skip
+
+
+def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) -> Recipe:
+    """The base with the safety term and, for benign prompts that are not refused, a helpfulness term."""
+    may_be_paid = ByLabel({"harmful": {}, "benign": {"answered": 1.0}}, {"refused": refusal}, "answered")
+    terms = {
+        "format": Weighted(form, 0.5),
+        "safety": Weighted(ByLabel({"harmful": {"refused": 1.0}, "benign": {"refused": -1.0}}, {"refused": refusal})),
+        "help": Weighted(Product({"may_be_paid": may_be_paid, "paid": help_paid})),
+    }
+    return replace(base, rewards=(WeightedSum(terms),))
+
+
+def recipe(
+    world: Defaults = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
+) -> Recipe:
+    base = replace(recipes.ppo(world), name="alphaalign", rollout=world.episodes)
+    return with_help(base, form, refusal, StandardisedInGroup(helpfulness, floor=0.0))
+
+
+METHOD = Method(
+    paper="arXiv:2507.14987",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="refusing",
+    family="safe",
+    base=recipes.ppo,
+    departures=(
+        "weights 0.5 and 1, groups of 8 and the deviation of n - 1: the paper's numbers could not be read",
+        "helpfulness is the task's own score unless given; eight phrases of refusal instead of about twenty",
+        "prompts need the column `label`: harmful or benign; no disguises of the rule are held out in the testbed",
+        "refuted if helpfulness in its own units, ten times as large, keeps as many refusals of harmful prompts",
+    ),
+)

@@ -1,0 +1,16 @@
+"""dr-grpo: grpo without its two biases: divides neither by the deviation nor by the sequence's length.
+
+    A_i = R_i - mean R,  loss = -1/n sum_i 1/L sum_t min(rho_t A_i, clip(rho_t) A_i),  L a constant
+
+Liu et al. 2025. On-policy its expected gradient points exactly along the gradient of the expected reward.
+"""
+
+from assay.method import Method, recipes
+
+METHOD = Method(
+    paper="arXiv:2503.20783",
+    recipe=recipes.dr_grpo,
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=("the constant length is 64 unless set (objective.aggregate.length)",),
+)

@@ -1,0 +1,16 @@
+"""gspo: clips the whole sequence's ratio, a geometric mean over its tokens.
+
+    s_i = (pi(y_i) / pi_old(y_i))^(1/|y_i|),  loss = -mean_i min(s_i A_i, clip(s_i, 1 - low, 1 + high) A_i)
+
+Zheng et al. 2025. A sequence is rewarded as a whole and hence clipped as a whole; on-policy it is grpo.
+"""
+
+from assay.method import Method, recipes
+
+METHOD = Method(
+    paper="arXiv:2507.18071",
+    recipe=recipes.gspo,
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
+)

@@ -1,0 +1,246 @@
+"""hil-serl: serl with an overseer who takes over; the overseer's decisions also join the demonstrations.
+
+    executed action = the overseer's in a takeover, else the policy's;  a takeover lasts 4 decisions, from the 8th
+    proposal a in a row with <a, e> < 0 on, e being the overseer's action: no progress towards where it leads
+    batch = half of all that was executed, half of the demonstrations and the overseer's decisions together
+    y = reward + discount * min(Q'_1, Q'_2)(s', a'),  reward = [success classifier >= 1/2];  no entropy in y
+
+Luo et al. 2024. Demonstrations end where the policy leaves them; an overseer acts in the states that it reaches. What
+it proposed is not trained on, nor that it was overruled: an intervention is data like any other.
+
+Axes: N instances, T columns, A action dimensions.
+Axes: B sequences, T = 2 columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.method import (
+    CONTINUOUS, DEMOS, AssayError, Box, Choice, Context, Defaults, Draw, Experience, Method, Origin, Recipe, Scene,
+    Schedule, ScriptedTask, Simulation, State, classified, mixed, number, random, rlpd,
+)
+from assay.parts import Around, Fragments, Logged, Replay, at, from_columns
+from assay.parts.sources.replay import transitions
+from assay.recipes.classified import NEEDED
+
+
+class Straying(Choice, Protocol):
+    """Says in which rows a proposed action is one that an overseer would not let pass many times."""
+
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
+        """Returns a bool for each row, from the policy's actions and the overseer's."""
+
+
+@dataclass(frozen=True)
+class NoProgress(Straying):
+    """A proposal a strays where <a, e> < `least` * <e, e>, with e the overseer's action: it gets less than this share
+    of that way. Choices stray where they differ. Degenerate: where the overseer stands still nothing strays.
+    """
+
+    least: float = 0.0
+
+    def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
+        """Returns a bool for each row."""
+        if not proposed_NA.is_floating_point():
+            return (proposed_NA != shown_NA).view(len(shown_NA), -1).any(1)
+        return ((proposed_NA - self.least * shown_NA) * shown_NA).sum(1) < 0
+
+
+class Watched:
+    """A simulation in which the overseer's action is executed in place of the policy's in a takeover.
+
+    Of each instance it remembers how many proposals in a row have strayed, and how many decisions of a takeover are
+    left; both are 0 when an episode begins. The step after its end, whose action is ignored, is in none.
+    """
+
+    def __init__(self, inner: Simulation, num: int) -> None:
+        self.inner, self.time = inner, 0
+        self.context: Context = {}
+        self.strayed, self.left = torch.zeros(2, num, dtype=torch.long)
+        self.over = torch.zeros(num, dtype=torch.bool)
+
+    def begin(self, rules: Overseen, expert: Callable[[Context], Tensor], space: Any, draw: Draw) -> None:
+        """Sets the overseer of the next steps, of which none is recorded yet."""
+        self.rules, self.expert, self.space, self.draw = rules, expert, space, draw
+        self.taken = list[tuple[Tensor, Tensor]]()
+
+    def reset(self, seeds: np.ndarray) -> Context:
+        """Starts every instance."""
+        self.context = self.inner.reset(seeds)
+        return self.context
+
+    def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
+        """Steps all instances, with the overseer's action in a takeover; records both."""
+        shown, rules = self.shown(action), self.rules
+        self.strayed = (self.strayed + 1) * (rules.strays(action, shown) & ~self.over)
+        chance = random.uniform(self.draw, np.arange(len(action)), self.time)
+        begins = (self.strayed >= rules.patience) & torch.from_numpy(chance < number(rules.rate)) & (self.left == 0)
+        self.left = torch.where(begins & ~self.over, rules.stretch, self.left)
+        acts = self.left > 0
+        executed = torch.where(acts.view(-1, *[1] * (action.dim() - 1)), shown, action)
+        self.taken.append((executed, acts))
+        self.context, reward, terminal, truncated, cost = self.inner.step(executed)
+        self.over = terminal | truncated
+        self.left, self.strayed = (self.left - acts.long()) * ~self.over, self.strayed * ~(acts | self.over)
+        self.time += 1
+        return self.context, reward, terminal, truncated, cost
+
+    def shown(self, action: Tensor) -> Tensor:
+        """Returns the overseer's actions, inside their bounds; raises AssayError if they are not actions."""
+        shown = torch.as_tensor(self.expert(self.context)).to(action.dtype)
+        if shown.shape != action.shape or not bool(torch.isfinite(shown).all()):
+            found = f"shape {tuple(shown.shape)}" if shown.shape != action.shape else "numbers that are not finite"
+            raise AssayError(f"the overseer returned {found}. Return one finite action a row, {tuple(action.shape)}")
+        if not isinstance(self.space, Box):
+            return shown
+        return shown.clamp(*(torch.tensor(side, dtype=shown.dtype) for side in (self.space.low, self.space.high)))
+
+    def snapshot(self) -> State:
+        """Returns everything that `restore` needs."""
+        memory = {"strayed": self.strayed, "left": self.left, "over": self.over, "time": self.time}
+        return {"inner": self.inner.snapshot(), "context": dict(self.context), **memory}
+
+    def restore(self, state: State) -> None:
+        """Continues from the snapshot."""
+        self.inner.restore(state["inner"])
+        for name in ("context", "strayed", "left", "over", "time"):
+            setattr(self, name, state[name])
+
+
+@dataclass(frozen=True)
+class Overseen(Around):
+    """Runs `gather` beside an overseer, who takes over at the `patience`-th proposal in a row that strays, with chance
+    `rate`, and then acts for `stretch` decisions or until the episode ends: HIL-SERL (arXiv:2410.21845).
+
+    `expert` is a function from contexts to actions; None is the task's scripted expert. What was executed is recorded
+    as the action; `proposed` [N, T, ...] is the policy's, `intervened` [N, T] marks takeovers, with log-probability 0,
+    since the overseer's is unknown: nothing that forms ratios may learn from it. Logs the share `intervened`. An
+    evaluation has no overseer. Degenerate: rate 0 is `gather`.
+    """
+
+    gather: Fragments = Fragments()
+    expert: Callable[[Context], Tensor] | None = None
+    strays: Straying = NoProgress()
+    patience: int = 8
+    stretch: int = 4
+    rate: float | Schedule = 1.0
+    writes: ClassVar[tuple[str, ...]] = ("intervened", "proposed")
+    has_logp: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"recorded": "the log-probability of an overseer's decision is unknown"}
+
+    def __post_init__(self) -> None:
+        for name, value in (("patience", self.patience), ("stretch", self.stretch)):
+            if value < 1:
+                raise AssayError(f"rollout.{name} is {value}. Use 1 or more decisions")
+
+    def overseer(self, scene: Scene) -> Callable[[Context], Tensor]:
+        """Returns the function that acts; raises AssayError if the task has no script."""
+        task = scene.task
+        found = self.expert or (task.expert if isinstance(task, ScriptedTask) else None)
+        if found is None:
+            what = f"task '{task.name}' has no scripted expert to take over"
+            raise AssayError(f"{what}. Use one that has (peg), replace(task, expert=...), or Overseen(expert=...)")
+        return found
+
+    def init(self, scene: Scene) -> State:
+        """Returns the inner rollout's state with the simulations watched; raises AssayError without an overseer."""
+        self.overseer(scene)
+        state = self.gather.init(scene)
+        return {**state, "simulation": Watched(state["simulation"], self.gather.num_envs)}
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Gathers, then records what was executed."""
+        watched = state["simulation"]
+        watched.begin(self, self.overseer(scene), scene.task.spec.action, Draw(scene.draw.seed).at(21))
+        record = self.gather(scene, state)
+        columns = zip(*watched.taken, strict=True)
+        executed, acts = (torch.stack([*some, torch.zeros_like(some[-1])], 1) for some in columns)
+        scene.log("intervened", float(acts.sum()), float(record.mask.sum()))
+        marks = {"intervened": acts, "proposed": record.action}
+        return replace(record, action=executed, logp=record.logp * ~acts).add(marks)
+
+
+@dataclass(frozen=True)
+class Growing(Logged):
+    """`Logged` whose one dataset grows by the decisions of the fresh experience that are marked `intervened`; rows are
+    drawn uniformly from both together, and the column `source` of the new ones is HUMAN.
+
+    The last `capacity` of them are kept, and saved. Degenerate: without such decisions it is `Logged`, row by row.
+    """
+
+    capacity: int = 100_000
+
+    def init(self, scene: Scene) -> State:
+        """Returns the dataset, and an empty buffer; raises AssayError if there are several datasets."""
+        if len(self.logs) != 1:
+            raise AssayError(f"demonstrations that grow are one dataset; {len(self.logs)} were given. Join the files")
+        return {**super().init(scene), "added": self.ring.init(scene)}
+
+    @property
+    def ring(self) -> Replay:
+        """The buffer of what was added."""
+        return Replay(self.capacity, warmup=0)
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Takes in the overseer's decisions at once, whether or not a batch is drawn; then yields the batches."""
+        fresh = scene.fresh
+        if fresh is not None and "intervened" in fresh.extra:
+            theirs = replace(fresh, mask=fresh.mask & fresh.extra["intervened"])
+            if bool(theirs.mask.any()):
+                self.ring.store(transitions(theirs), state["added"])
+        return self.batches(scene, state)
+
+    def batches(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields rows of the dataset, then those that were added."""
+        (shown,), added = state["contents"].columns, state["added"]
+        num = len(shown["mask"])
+        for update in range(self.updates):
+            index = torch.from_numpy(random.integers(scene.draw.at(4, update, 0), num + added["size"], self.batch))
+            old, new = index[index < num], index[index >= num] - num
+            parts = [rows_at(shown, old), rows_at(added["columns"], new)] if len(new) else [rows_at(shown, old)]
+            joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            origin = torch.where(torch.arange(len(index)) < len(old), self.logs[0].origin, int(Origin.HUMAN))
+            yield replace(from_columns(joined), source=origin)
+
+
+def rows_at(columns: dict[str, Tensor], places: Tensor) -> dict[str, Tensor]:
+    """Returns these rows of all columns."""
+    return {name: at(column, places) for name, column in columns.items()}
+
+
+SOURCE = mixed(Growing(DEMOS.logs, condition=NEEDED), warmup=100)
+
+
+def recipe(world: Defaults = CONTINUOUS, rate: float = 1.0, learned: bool = True) -> Recipe:
+    base = rlpd(SOURCE, discount=0.97, averaged=True, temperature=0.01, entropy=-0.5, critics=2)
+    overseen = replace(base, name="hil-serl", rollout=Overseen(Fragments(num_envs=1, steps=8), rate=rate))
+    return classified(overseen, SOURCE) if learned else overseen
+
+
+METHOD = Method(
+    paper="arXiv:2410.21845",
+    recipe=recipe,
+    worlds=(CONTINUOUS,),
+    default_task="peg",
+    family="offline to online",
+    base=lambda world=CONTINUOUS: rlpd(mixed(DEMOS, warmup=100), discount=0.97, averaged=True),
+    variants={"alone": partial(recipe, rate=0.0), "true-reward": partial(recipe, learned=False)},
+    departures=(
+        "the overseer is the task's scripted expert and takes over by a rule, not a person",
+        "no gripper: the paper's discrete critic of it (double DQN) is left out, all actions are continuous",
+        "the classifier goes on learning with the policy's states as negatives, as in serl; in the paper it is fixed",
+        "batches of 32 own and 32 demonstrated rows (128 each), four critic steps for one of the actor (2)",
+        "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); states, no images; one process",
+        "time limits bootstrap; in the authors' code the bootstrap ends there",
+        "piloted on peg, seeds 900 and 901: for 5 decisions from the 3rd proposal on 10 to 50 % were taken over, and "
+        "success came later than without. Walls were added for the claims, piloted with seeds 900 to 902",
+    ),
+)

@@ -1,0 +1,33 @@
+"""hybridflow: ppo as one sequential program over groups of workers; where each model lives is a value beside it.
+
+    plan: model -> devices;   together: sum of all calls on n devices;   split: disjoint groups work side by side
+    training shard -> generation shard: a rank receives 1/t_g - 1/t of the weights if its groups are strided
+
+Sheng et al. 2024. loss = ppo's, whatever the plan: rows are cut over the workers, computed and joined in order, and
+sums and counts are added, never means. The plan decides the time alone, so it can be searched.
+"""
+
+from dataclasses import replace
+
+from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+
+
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
+    """Returns ppo: the program has no word about devices."""
+    return replace(recipes.ppo(world), name="hybridflow")
+
+
+METHOD = Method(
+    paper="arXiv:2409.19256",
+    recipe=recipe,
+    default_task="addition-1",
+    family="systems",
+    base=recipes.ppo,
+    departures=(
+        "a group of workers is `--shards S --ranks N` (docs/scale.md): all ranks hold all models; plans with models on "
+        "different devices are scored on a virtual clock, not run",
+        "seconds of a call on n devices are work / n^scaling: plans are compared, a cluster is not predicted",
+        "plans are enumerated: halves, quarters, ... of the devices for each of four models",
+        "of the two layouts of the actor only tensor slices are counted, without pipelines",
+    ),
+)

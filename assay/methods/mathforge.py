@@ -1,0 +1,72 @@
+"""mathforge: divides by the mean absolute deviation, weighs hard questions more, leaves out those without signal.
+
+    A = d / mean |d|,  d = R - mean R;   A <- n softmax_s(-mean R_s / T) A over the n groups s with signal,  T = 2
+    loss = -mean over the tokens of these groups of min(rho_t A, clip(rho_t, 1 - 0.2, 1 + 0.2) A)
+
+Dai et al. 2026 ("Harder Is Better"). With the standard deviation, groups that are half right move the policy most;
+with the mean absolute deviation the sum of |A| is the group size for every share of right answers.
+
+Axes: B rows, T decisions.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.method import (
+    LANGUAGE, CreditWeight, Defaults, Experience, Method, Recipe, RowStatistic, groups, recipes, with_token_clip,
+)
+from assay.parts import GroupMean, OutcomeCredit, Reweigh, WithoutIdle
+
+
+@dataclass(frozen=True)
+class MeanAbsoluteDeviation(RowStatistic):
+    """Mean of |R - mean R| in the group plus `epsilon` over its size."""
+
+    epsilon: float = 1e-4
+
+    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
+        """Returns the deviations of the groups, never 0."""
+        by_group = groups.row_groups(experience)
+        size_B = groups.total(by_group.share, by_group)[by_group.index].to(outcome_B.dtype).clamp(min=1)
+        return groups.mean((outcome_B - groups.mean(outcome_B, by_group)).abs(), by_group) + self.epsilon / size_B
+
+
+@dataclass(frozen=True)
+class HarderMore(CreditWeight):
+    """n softmax(-mean outcome / temperature) over the n groups with an advantage; their mean weight is 1.
+
+    Degenerate: an infinite temperature, or equal groups, give weight 1.
+    """
+
+    temperature: float = 2.0
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the weights are a softmax over the groups of the batch"}
+
+    def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
+        """Returns the weight of each row, [B, 1]."""
+        by_group, outcome_B = groups.row_groups(experience), groups.outcome(experience)
+        has_signal = groups.any_of(groups.differs(outcome_B, by_group), by_group)
+        share_B = torch.where(has_signal, by_group.share, 0.0).to(outcome_B.dtype)
+        once_B = share_B / groups.total(share_B, by_group)[by_group.index].clamp(min=1e-6)  # 1 for each group
+        score_B = (-groups.mean(outcome_B, by_group) / self.temperature).exp()
+        weight_B = score_B * once_B.sum() / (score_B * once_B).sum().clamp(min=1e-12)
+        return torch.where(has_signal, weight_B, 1.0).unsqueeze(1)
+
+
+def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = HarderMore()) -> Recipe:
+    credit = (OutcomeCredit(GroupMean(), MeanAbsoluteDeviation()), Reweigh(rule), WithoutIdle())
+    return with_token_clip(replace(recipes.grpo(world), credit=credit), "mathforge")
+
+
+METHOD = Method(
+    paper="arXiv:2601.20614",
+    recipe=recipe,
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=(
+        "the rewritten questions (three for each, same answer) are a matter of data: put them into the training file",
+        "difficulty is the mean of the whole reward, not of the first reward function",
+    ),
+)

@@ -1,0 +1,45 @@
+"""nsr: reinforces right answers a tenth as much as it suppresses wrong ones, without a baseline.
+
+    A = 0.1 for a right answer, -1 for a wrong one;   loss = -mean_t min(rho_t A, clip(rho_t, 1 - 0.2, 1 + 0.2) A)
+
+Zhu et al. 2025. `nsr-only` and `psr` drop the answers of the other kind before the mean. In expectation and on-policy
+the three have the same direction (rewards that differ by a constant do); what differs are finite samples, the number
+of answers in the mean, and the clip. Wrong answers give their probability to all others, right ones take it from all
+others, so diversity lasts longer. A policy that is nearly always wrong is ruined by wrong answers alone.
+"""
+
+from dataclasses import replace
+
+from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes, with_token_clip
+from assay.parts import BySign, Constant, OutcomeCredit, Reweigh, WithoutIdle
+
+
+def recipe(world: Defaults = LANGUAGE, right: float = 0.1, wrong: float = 1.0) -> Recipe:
+    signs = OutcomeCredit(Constant(0.5), Constant(0.5))  # +1 and -1
+    weighed = replace(recipes.grpo(world), credit=(signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
+    return with_token_clip(weighed, "nsr")
+
+
+def negative(world: Defaults = LANGUAGE) -> Recipe:
+    """Wrong answers alone."""
+    return recipe(world, right=0.0)
+
+
+def positive(world: Defaults = LANGUAGE) -> Recipe:
+    """Right answers alone."""
+    return recipe(world, right=1.0, wrong=0.0)
+
+
+METHOD = Method(
+    paper="arXiv:2506.01347",
+    recipe=recipe,
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={"nsr-only": negative, "psr": positive},
+    departures=(
+        "no entropy bonus; the released scripts leave 0.001 on in every arm",
+        "rows of the other kind are masked, so the number of updates does not depend on how many are right",
+        "an outcome above 1/2 counts as right",
+        "no claim with rank 16 on many-ways: pass@64 was 0.78 in both arms (5 pilot seeds); there pass rates differ",
+    ),
+)

@@ -1,0 +1,34 @@
+"""realhf: ppo with a mesh of devices for each call of a model, moved in between; the plan is found by search.
+
+    seconds(plan) = end of the last call;   a call starts when its inputs are there and its devices are free
+    move: one call gets another mesh, kept with probability min(1, exp(-beta (seconds' - seconds)))
+
+Mei et al. 2024. loss = ppo's. The best mesh of a call depends on what else runs: generation gains little from more
+devices, so side by side wins. From all calls on all devices every single move is worse, so a search that only climbs
+stays there.
+"""
+
+from dataclasses import replace
+
+from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+
+
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
+    """Returns ppo: a plan says where its calls are computed, not what."""
+    return replace(recipes.ppo(world), name="realhf")
+
+
+METHOD = Method(
+    paper="arXiv:2406.14088",
+    recipe=recipe,
+    default_task="addition-1",
+    family="systems",
+    base=recipes.ppo,
+    departures=(
+        "plans are scored on a virtual clock, not run: seconds of a call on n devices are work / n^scaling",
+        "one iteration instead of five, without pipelines or a memory limit; meshes are halves, quarters, ...",
+        "moving weights costs the same whatever the meshes, and nothing only if they are equal: in the authors' code "
+        "it is free between equal layouts on different devices",
+        "beta is 0.5 for a second of a plan of about 50 (0.2 on two devices, where it is 75); every difference counts",
+    ),
+)

@@ -1,0 +1,17 @@
+"""reinforce: raises the log-probability of outcomes above the batch mean.
+
+    loss = -mean over sequences of (R(y) - mean R) * log pi(y)
+
+Williams 1992. The baseline contains the sample itself, which scales the expected gradient by (n - 1) / n and nothing
+else. One on-policy step for each batch: no ratio, no clip.
+"""
+
+from assay.method import Method, recipes
+
+METHOD = Method(
+    paper="Williams 1992",
+    recipe=recipes.reinforce,
+    default_task="addition",
+    family="policy gradient",
+    departures=("Adam instead of plain gradient ascent",),
+)

@@ -1,0 +1,171 @@
+"""rl-plus: adds demonstrations to the groups, weighted by multiple importance sampling, more where unlikely.
+
+    loss = mean_i 1/|y_i| sum_t { -min(rho_t A_i, clip(rho_t) A_i)         own answers
+                                { -r_t (1 - pi(e_t))^0.5 A_i               demonstrations e
+    r_t = 2 pi(e_t) / (pi_old(e_t) + pi_other(e_t)),   pi_other = (pi_old + uniform) / 2
+
+Dong et al. 2025. What the policy never samples cannot be reinforced: grpo sharpens and does not reach beyond its
+start. A demonstration enters its group's mean; the balanced ratio needs no model of its author, and has little
+variance.
+
+Axes: B sequences, T decisions.
+Axes: B rows, T columns.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.spaces import MultiDiscrete
+from assay.method import (
+    LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, Defaults, DemonstratedTask, Discrete, Experience,
+    Loss, Method, Need, Objective, Origin, Over, Recipe, Rollout, Scene, Space, State, TrustRegion, View, Vocabulary,
+    concatenate, recipes, with_policy,
+)
+from assay.parts import Around, Clip, Episodes, SequenceMean, TokenMean, Weighed, bounded_ratio, ratio_metrics
+
+
+def is_external(batch: Experience) -> Tensor:
+    """Returns whether a row is not the policy's own, bool [B]."""
+    if batch.source is None:
+        return torch.zeros(len(batch), dtype=torch.bool, device=batch.mask.device)
+    return batch.source != int(Origin.POLICY)
+
+
+@dataclass(frozen=True)
+class LogpWhenShown(Annotation):
+    """The column `logp_shown`: log pi_old of demonstrated decisions, by the policy that gathered; 0 in own rows."""
+
+    column: str = "logp_shown"
+    model: str = "actor"
+
+    def __call__(self, experience: Experience, over: Over) -> Tensor:
+        """Returns log-probabilities [B, T]; only demonstrations are scored."""
+        found, rows = torch.zeros_like(experience.logp), is_external(experience).nonzero().squeeze(1)
+        if not len(rows):
+            return found
+
+        def score(actor: Any, part: Experience) -> Tensor:
+            logp: Tensor = actor.score(part, frozenset({Need.LOGP})).logp
+            return logp
+
+        return found.index_copy(0, rows, over(experience.rows(rows), score).to(found.dtype))
+
+
+@dataclass(frozen=True)
+class HybridPolicy(Weighed, Objective):
+    """Trains own rows by a trust region, the others by multiple importance sampling with emphasis on the unlikely.
+
+        own:       trust(rho, A),   rho = pi / pi_old
+        others:    -r A (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
+
+    RL-PLUS (arXiv:2508.00222). The behaviour policy of the other rows is unknown: pi_other is half the acting policy,
+    half the uniform one, whose probability is the column `uniform`. r is the balance heuristic's weight, at most
+    4/3 rho, and never clipped. (1 - pi)^focus has no gradient; it reduces the weight of decisions that are already
+    likely, and focus (gamma) 0 disables it. Densities above 1 count as 1 there. `uniform` other than 0 replaces the
+    column: 1 is the released code, with which r is at most 4 pi and vanishes on unlikely decisions. Degenerate:
+    without other rows it is the plain policy gradient.
+    """
+
+    trust: TrustRegion = Clip()
+    focus: float = 0.5
+    uniform: float = 0.0
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
+    first_order: ClassVar[bool] = True
+    reads: ClassVar[tuple[str, ...]] = ("advantage", "uniform")
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "uniform": lambda batch: torch.full((len(batch),), 0.25, dtype=batch.reward.dtype)
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the weighted sum over all decisions."""
+        logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
+        external = is_external(batch).unsqueeze(1) & mask
+        logp_old = torch.where(external, batch.column("logp_shown"), batch.logp).detach()
+        log_ratio = (logp - logp_old) * mask
+        own, cut = self.trust(log_ratio, advantage, logp)
+        old, uniform = bounded_ratio(logp_old), self.uniform or batch.column("uniform").unsqueeze(1).to(logp.dtype)
+        ratio = 2.0 * bounded_ratio(logp) / (old + 0.5 * (old + uniform))
+        unlikely = (1.0 - bounded_ratio(logp.detach()).clamp(max=1.0)) ** self.focus
+        loss = torch.where(external, -ratio * advantage * unlikely, torch.where(mask, own, 0.0))
+        shown = (torch.where(external, ratio.detach(), 0.0).sum(), external.sum())
+        metrics = ratio_metrics(log_ratio.detach(), cut, batch.with_columns(mask=mask & ~external))
+        return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics | {"ratio_of_shown": shown})
+
+
+@dataclass(frozen=True)
+class WithDemonstrations(Around):
+    """Runs `gather` and adds one row to each group: the task's demonstration of the same start.
+
+    Demonstrations enter the group's statistics, so a group of wrong answers still has a signal. The column `source`
+    marks the rows: POLICY for own ones, the task's value for demonstrations, whose recorded log-probability is 0,
+    since it is unknown. `uniform` [B] is the probability of an action under the uniform policy: 1 over the number of
+    actions, or over the volume of a box. Demonstrations are rewarded like all rows.
+    """
+
+    gather: Rollout = Episodes()
+    writes: ClassVar[tuple[str, ...]] = ("uniform",)
+    breaks: ClassVar[dict[str, str]] = {"recorded": "the probability of a demonstration's decisions is unknown"}
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the inner rollout; raises AssayError if the task has no demonstrations."""
+        task = scene.task
+        if not isinstance(task, DemonstratedTask):
+            raise AssayError(f"WithDemonstrations needs demonstrations; '{task.name}' has none. Use Episodes")
+        if not self.gather.num_starts:
+            raise AssayError(f"{type(self.gather).__name__} draws its own starts; WithDemonstrations needs groups")
+        return super().init(scene)
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Returns the policy's own rows, then one for each start."""
+        task, starts = scene.task, scene.starts
+        assert isinstance(task, DemonstratedTask)
+        own = self.gather(scene, state)
+        shown = task.demonstrate(np.unique(starts), 0)
+        if LOGP_MODEL in own.extra:  # a column that only some rows have would be dropped
+            shown = shown.add({LOGP_MODEL: shown.logp})
+        policy = torch.full((len(own),), int(Origin.POLICY))
+        both = concatenate([replace(own, source=policy), shown])
+        return both.add({"uniform": torch.full((len(both),), uniform_probability(task.spec.action))})
+
+
+def uniform_probability(actions: Space) -> float:
+    """Returns the probability, or the density, of each action under the uniform policy."""
+    if isinstance(actions, Box):
+        return 1.0 / math.prod(high - low for low, high in zip(actions.low, actions.high, strict=True))
+    if isinstance(actions, MultiDiscrete):
+        return 1.0 / math.prod(actions.sizes)
+    assert isinstance(actions, Discrete | Vocabulary)
+    return 1.0 / (actions.size if isinstance(actions, Vocabulary) else actions.n)
+
+
+def mixed(world: Defaults = LANGUAGE) -> Recipe:
+    """Returns grpo with demonstrations of recorded probability 1: naive importance sampling."""
+    assert world.episodes is not None
+    return replace(recipes.grpo(world), name="grpo-mixed", rollout=WithDemonstrations(world.episodes))
+
+
+def recipe(world: Defaults = LANGUAGE, focus: float = 0.5, uniform: float = 0.0) -> Recipe:
+    """Returns grpo with demonstrations by the balanced ratio; `uniform` 1 is the released code, 0 the paper."""
+    return with_policy(mixed(world), "rl-plus", HybridPolicy(Clip(), focus, uniform, SequenceMean()))
+
+
+METHOD = Method(
+    paper="arXiv:2508.00222",
+    recipe=recipe,
+    default_task="countdown",
+    family="guidance",
+    base=recipes.grpo,
+    variants={"grpo-mixed": mixed},
+    departures=(
+        "eight own answers and one demonstration in a group instead of seven and one",
+        "the uniform policy's probability is 1 / |V|, as in the paper; 1 in the released code (`uniform`)",
+        "own answers as in the paper (clip, deviation, mean within a sequence), which the released script switches off",
+    ),
+)

@@ -1,0 +1,18 @@
+"""rloo: each sample's baseline is the mean reward of the others in its group.
+
+    loss = -mean over sequences of (R_i - mean_(j != i) R_j) * log pi(y_i)
+
+Ahmadian et al. 2024. The baseline does not depend on the sample, so the gradient is unbiased; it equals the
+group-mean form times n / (n - 1).
+"""
+
+from assay.method import Method, recipes
+
+METHOD = Method(
+    paper="arXiv:2402.14740",
+    recipe=recipes.rloo,
+    default_task="addition",
+    family="policy gradient",
+    base=recipes.reinforce,
+    departures=("the KL penalty is left to a regularizer or to KlInReward",),
+)

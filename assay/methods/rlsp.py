@@ -1,0 +1,56 @@
+"""rlsp: ppo on a verifier plus a reward for effort that does not ask whether the answer is right.
+
+    R = v - c / n,   v = 1 right, 0 wrong, -0.5 without an answer; n tokens, c = 1000 of 4096      (released runs)
+    R = 0.8 v + 0.2 (1 - gamma^n),   n steps of search                                              (rlsp-search)
+
+Ye et al. 2025. Search that does not lead anywhere earns nothing from a verifier, so a policy that cannot search yet
+never starts. Effort alone is maximised by padding: it needs the verifier beside it, and is the negative control here.
+"""
+
+from dataclasses import replace
+
+from assay.method import LANGUAGE, Defaults, Method, Recipe, Reward, Verifier, recipes, with_kl_in_reward
+from assay.parts import ByLength, CountModes, Gated, Matches, Weighted, WeightedSum
+from assay.parts.rewards.length import inverse
+
+ANSWER, BACKTRACK = r"\S", r"\b([Ww]ait|[Tt]ry again|[Bb]ack)\b"
+
+
+PRICE = (-1000 / 4096, 0.0)
+
+
+EFFORT = ByLength(PRICE, PRICE, curve=inverse)
+"""-c / n whether right or wrong, c in proportion to the task's limit."""
+
+
+def with_rewards(world: Defaults, verifier: float, effort: float, of: Reward, step: str) -> Recipe:
+    base = with_kl_in_reward(recipes.ppo(world), "rlsp", 0.05)
+    answer = Gated(Matches(ANSWER, 0), Verifier(), threshold=0.5, closed=-0.5)
+    both = WeightedSum({"answer": Weighted(answer, verifier), "effort": Weighted(of, effort)})
+    return replace(base, rewards=(both,), credit=(CountModes({"backtracking": f".*({step}).*"}), *base.credit))
+
+
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
+    return with_rewards(world, 1.0, 1.0, EFFORT, BACKTRACK)
+
+
+def search(world: Defaults = LANGUAGE, verifier: float = 0.8, effort: float = 0.2, unit: str = BACKTRACK) -> Recipe:
+    """Pays for steps of search instead of length, less for each further one."""
+    return with_rewards(world, verifier, effort, Matches(unit, 0, decay=0.5), unit)
+
+
+METHOD = Method(
+    paper="arXiv:2502.06773",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="redo",
+    family="policy gradient",
+    base=recipes.ppo,
+    variants={"rlsp-search": search},
+    departures=(
+        "tokens instead of characters / 4; an answer is any text that is not blank, theirs the first box",
+        "no judge of effort (give one as a component of the sum), no frozen actor in the first steps, temperature 1",
+        "the weights and gamma of rlsp-search are our choice: the paper's were not found",
+        "measured on `redo`, where effort is a value taken back; one design was tried",
+    ),
+)

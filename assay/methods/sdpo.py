@@ -1,0 +1,260 @@
+"""sdpo: the policy, given a correct answer of the group as context, distils itself token by token.
+
+    loss = sum_t D(pi(.|x, y_<t), q(.|x, f, y_<t)),   q = the same model (or its target network) after the feedback f
+    for D = KL(pi || q) a policy gradient with advantages A_t(v) = log q(v) - log pi(v) for every token v
+
+Huebotter et al. 2026. An outcome does not say which token was wrong; a model that can read feedback knows it in
+hindsight. y is the policy's own; q costs two more forward passes and nothing is sampled from it. D is over the
+policy's 100 likeliest tokens and all others together.
+
+Axes: B, T, K candidates.
+Axes: B rows, T columns, K candidates, V actions.
+Axes: B rows, T columns.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.method import (
+    LANGUAGE, Aggregation, AssayError, Copy, Defaults, DemonstratedTask, Experience, Loss, Method, Need, Objective,
+    Prepare, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate, groups, model_name, recipes,
+)
+from assay.ops import logits
+from assay.parts import Demonstrations, TokenMean, ratio_metrics
+
+
+# ---------------------------------------------------------------------------------------------------- divergences
+def reverse_kl(logp: Tensor, logq: Tensor) -> Tensor:
+    """Returns KL(pi || q) of whole distributions, the policy's first."""
+    return (logp.exp() * (logp - logq)).sum(-1)
+
+
+def jensen_shannon(logp: Tensor, logq: Tensor) -> Tensor:
+    """Returns half of KL(pi || m) + KL(q || m), m the mean of both; at most log 2."""
+    middle = torch.logaddexp(logp, logq) - torch.tensor(2.0, dtype=logp.dtype).log()
+    return 0.5 * (reverse_kl(logp, middle) + reverse_kl(logq, middle))
+
+
+def with_tail(logp: Tensor) -> Tensor:
+    """Returns log-probabilities of K actions and that of all others together, [..., K + 1]; at least log 1e-7."""
+    inside = logp.logsumexp(-1, keepdim=True).clamp(max=-1e-7)
+    return torch.cat((logp, torch.log(-torch.expm1(inside))), -1)
+
+
+@dataclass(frozen=True)
+class Distil(Objective):
+    """min(rho, ceiling) * D(pi, q) at every decision that has a teacher, rho = pi / pi_old without gradient.
+
+    With D = KL(pi || q), the gradient is the policy gradient with advantages log q(v) - log pi(v) for all actions v,
+    not for the sampled one alone (SDPO, arXiv:2601.20802). The actions are the candidates and all others together, so
+    D is at most that of the whole distributions, and equal if every action is a candidate. `divergence` maps (log pi,
+    log q) [B, T, K + 1] to [B, T]. No gradient into the teacher. Degenerate: decisions without a teacher are in
+    neither sum nor count.
+    """
+
+    divergence: Callable[[Tensor, Tensor], Tensor] = reverse_kl
+    ceiling: float = 2.0
+    aggregate: Aggregation = TokenMean()
+    first_order: ClassVar[bool] = False
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.CANDIDATES})
+    reads: ClassVar[tuple[str, ...]] = ("candidates",)
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"divergence": jensen_shannon}, {})
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "the teacher's distribution is the credit"}
+
+    @property
+    def together(self) -> str | None:
+        """Returns which rows the aggregation needs in one micro-batch."""
+        return self.aggregate.together
+
+    def count(self, batch: Experience) -> Tensor:
+        """Returns the aggregation's count over decisions that have a teacher."""
+        return self.aggregate.count(taught(batch))
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the weighted sum over decisions that have a teacher."""
+        logp, known = view.scored.candidates, taught(batch)
+        assert logp is not None, "the engine provides what `needs` declares"
+        moved = (view.scored.logp - batch.logp).detach() * batch.mask
+        distance = self.divergence(with_tail(logp), with_tail(batch.column("candidates")[..., 1].detach()))
+        distance = torch.where(known.mask, distance, 0.0)
+        weight = moved.clamp(-20.0, 20.0).exp().clamp(max=self.ceiling) * self.aggregate.weigh(known)
+        metrics = ratio_metrics(moved, moved.exp() > self.ceiling, batch)
+        own = {
+            "distance_to_teacher": (distance.detach().sum(), known.num_decisions),
+            "taught": (known.num_decisions, batch.num_decisions),
+        }
+        return Loss((distance * weight).sum(), self.aggregate.count(known), metrics | own)
+
+
+def taught(batch: Experience) -> Experience:
+    """Returns the batch with the mask on decisions that have a teacher."""
+    return batch.with_columns(mask=batch.mask & (batch.column("candidates")[..., 1] < 0).any(-1))
+
+
+NONE = -1
+
+
+SHOWN = "{prompt}{solution}\n{prompt}"
+"""The teacher's prompt: one text, which the tokenizer puts into its chat template as it does with every prompt."""
+
+
+def need_prompts(task: Task, who: str) -> PromptedTask:
+    """Returns the task as one of prompts; raises AssayError if it is not."""
+    if not isinstance(task, PromptedTask):
+        name = getattr(task, "name", None)
+        raise AssayError(f"{who} shows an answer in the prompt, and '{name}' has no prompts. Use a language task")
+    return task
+
+
+def check_shown(task: Task, who: str, shown: str) -> None:
+    """Raises AssayError if the task has no prompts, or its tokenizer cannot write a prompt in this form."""
+    prompted = need_prompts(task, who)
+    try:
+        if isinstance(task, DemonstratedTask):
+            one = task.demonstrate(np.arange(1), 0)
+            prompted.onto(one, told_prompts(prompted, one.column("start"), one, shown))
+    except ValueError as error:
+        raise AssayError(
+            f"{who}.shown is {shown!r}, which task '{task.name}' cannot write: {error}. Choose another form of prompt"
+        ) from error
+
+
+def told_prompts(task: PromptedTask, starts: Tensor, solved: Experience, shown: str, split: int = 0) -> list[str]:
+    """Returns the prompt of each start with the completion of the same row of `solved` in it."""
+    prompts, rows = task.prompts(starts.cpu().numpy(), split), task.texts(solved, split)
+    return [shown.format(prompt=one, solution=row["completion"]) for one, row in zip(prompts, rows, strict=True)]
+
+
+@dataclass(frozen=True)
+class SelfTeacher(Prepare):
+    """Writes `candidates` [B, T, K, 2]: the `num` likeliest tokens of the policy at each decision, and log q of each,
+
+        q(v | x, f, y_<t): the same answer y, scored by the teacher after a prompt that contains f.
+
+    f is the first other answer of the group with an outcome of at least `threshold` (SDPO, arXiv:2601.20802). Two
+    forward passes; nothing is sampled. Degenerate: a row without a correct sibling has no teacher and all zeros; a
+    vocabulary of at most `num` tokens is taken whole.
+    """
+
+    num: int = 100
+    threshold: float = 1.0
+    shown: str = SHOWN
+    actor: str = model_name("actor")
+    teacher: str = model_name("teacher")
+    writes: ClassVar[tuple[str, ...]] = ("candidates",)
+    not_a_part: ClassVar[str] = "the laws have no prompts and no two models: the method's claims run it"
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty state; raises AssayError if the task has no prompts, or cannot write the teacher's."""
+        check_shown(scene.task, "SelfTeacher", self.shown)
+        return {}
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Adds the column; only rows with a correct sibling are scored."""
+        task, sibling = need_prompts(scene.task, "SelfTeacher"), solved_sibling(experience, self.threshold)
+        rows = (sibling != NONE).nonzero().squeeze(1)
+        if not len(rows):
+            return experience.add({"candidates": experience.logp.new_zeros(*experience.mask.shape, 1, 2)})
+        taught = experience.rows(rows)
+        token = scene.models.over(self.actor, taught, partial(likeliest, num=self.num)).to(taught.logp.dtype)
+        taught = taught.add({"candidates": torch.stack((token, torch.zeros_like(token)), -1)})
+        prompts = told_prompts(task, taught.column("start"), experience.rows(sibling[rows]), self.shown, scene.split)
+        told = task.onto(taught, prompts)
+        found = scene.models.over(self.teacher, told, candidates_of)
+        logq = torch.zeros_like(token)
+        logq[taught.mask] = found[told.mask].to(logq.dtype)
+        column = token.new_zeros(len(experience), *token.shape[1:], 2)
+        return experience.add({"candidates": column.index_copy(0, rows, torch.stack((token, logq), -1))})
+
+
+def likeliest(actor: Any, rows: Experience, num: int) -> Tensor:
+    """Returns the `num` likeliest tokens of each decision, [B, T, K]; 0 elsewhere."""
+    return logits.over_logits(actor, rows, lambda some, _: some.topk(min(num, some.shape[-1])).indices)
+
+
+def candidates_of(actor: Any, rows: Experience) -> Tensor:
+    """Returns the log-probabilities of the candidates, [B, T, K]."""
+    logp: Tensor = actor.score(rows, frozenset({Need.LOGP, Need.CANDIDATES})).candidates
+    return logp
+
+
+def solved_sibling(experience: Experience, threshold: float) -> Tensor:
+    """Returns for each row the first other row of its group with an outcome of at least `threshold`, [B]; NONE if all
+    failed. A row without a decision (an infrastructure fault) has failed.
+    """
+    rows, by_group = torch.arange(len(experience), device=experience.mask.device), groups.row_groups(experience)
+    solved = (groups.outcome(experience) >= threshold) & experience.mask.any(1)
+    first = first_of(solved, rows, by_group)
+    second = first_of(solved & (rows != first), rows, by_group)
+    sibling = torch.where(rows == first, second, first)
+    return torch.where(sibling < len(rows), sibling, NONE)
+
+
+def first_of(chosen_B: Tensor, rows_B: Tensor, by_group: groups.Groups) -> Tensor:
+    """Returns the first chosen row of each row's group, [B]; B if none is chosen."""
+    num = len(rows_B)
+    earliest = rows_B.new_full((by_group.num,), num).scatter_reduce(
+        0, by_group.index, torch.where(chosen_B, rows_B, num), "amin"
+    )
+    return earliest[by_group.index]
+
+
+@dataclass(frozen=True)
+class ShownTwice(Source):
+    """Yields `batch` demonstrations per step, each once, in order; all but the first `plain` follow a prompt that
+    contains them (`shown`, as in SelfTeacher).
+
+    Only the demonstration after the prompt is trained on, so a model learns to use an answer in its context. The
+    `plain` ones keep it trained on bare prompts. Language tasks only.
+    """
+
+    batch: int = 64
+    plain: int = 16
+    shown: str = SHOWN
+
+    def init(self, scene: Scene) -> State:
+        """Returns ordinal 0; raises AssayError if the task has no prompts, or cannot write those of this form."""
+        check_shown(scene.task, "ShownTwice", self.shown)
+        return Demonstrations().init(scene)
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields the next demonstrations as one batch."""
+        task = scene.task
+        assert isinstance(task, DemonstratedTask)
+        first, state["next"] = state["next"], state["next"] + self.batch
+        shown = task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)
+        bare, rest = shown.rows(slice(0, self.plain)), shown.rows(slice(self.plain, None))
+        if len(rest):
+            prompted = need_prompts(task, "ShownTwice")
+            rest = prompted.onto(rest, told_prompts(prompted, rest.column("start"), rest, self.shown))
+        yield concatenate([part for part in (bare, rest) if len(part)])
+
+
+def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
+    base = recipes.grpo(world)
+    stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
+    copies = {"teacher": Copy(of="actor", rate=rate)}
+    return replace(base, name="sdpo", credit=(SelfTeacher(),), stages=stages, copies=copies)
+
+
+METHOD = Method(
+    paper="arXiv:2601.20802",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="sorting-5",
+    family="distillation",
+    base=recipes.grpo,
+    departures=(
+        "feedback is a correct answer of the same group, the paper's setting without text from the environment",
+        "the teacher's prompt is question, answer, question in one text, without words around them (`shown`)",
+        "the teacher scores once per step, at the acting policy's 100 likeliest tokens, not the current one's",
+        "a small model cannot read feedback by itself: the claims have a phase that teaches it, for both sides",
+    ),
+)

@@ -1,0 +1,39 @@
+"""serl: RLPD, half of every batch demonstrations, on the reward of a learned classifier of success.
+
+    reward(s') = [sigmoid(f(s')) >= 1/2], computed again whenever a transition is drawn
+    classifier loss = mean over demonstrated successes of bce(f, 0.9) + mean over the policy's states of bce(f, 0.1)
+    y = reward + discount * min over two critics of ten, drawn with replacement, of Q'(s', a');  no entropy in y
+
+Luo et al. 2024. A camera cannot measure success, but a few demonstrations show it. A classifier that only ever saw
+demonstrations fires where none of them went, and a policy finds such places; its own states as negatives close them.
+"""
+
+from dataclasses import replace
+
+from assay.method import CONTINUOUS, DEMOS, Defaults, Method, Recipe, classified, mixed, rlpd
+
+SOURCE = mixed(DEMOS, warmup=200)
+
+
+def recipe(world: Defaults = CONTINUOUS, refresh: bool = True) -> Recipe:
+    base = rlpd(SOURCE, discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
+    return replace(classified(base, SOURCE, refresh), name="serl")
+
+
+METHOD = Method(
+    paper="arXiv:2401.16013",
+    recipe=recipe,
+    worlds=(CONTINUOUS,),
+    default_task="peg",
+    family="offline to online",
+    base=lambda world=CONTINUOUS: rlpd(SOURCE, discount=0.96, averaged=True),
+    variants={"fixed": lambda world: recipe(world, refresh=False)},
+    departures=(
+        "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
+        "batches of 32 own and 32 demonstrated rows (128 each), one actor step for four critic steps on one of them",
+        "the classifier reads the state, first learns from demonstrations alone, has no mixup, no gradient penalty",
+        "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); one process, no reset-free part",
+        "a classified success ends the bootstrap, as in the authors' fixed wrapper; with stored ends no seed succeeded",
+        "the rival keeps the classifier of demonstrations, which may fire on the table behind the hole",
+    ),
+)

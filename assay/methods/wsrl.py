@@ -1,0 +1,145 @@
+"""wsrl: offline values, a warm-up with the frozen policy, then fast online learning without the offline data.
+
+    offline: CQL on a dataset -> `warmup` decisions of the frozen policy into an empty replay, no update -> online:
+    critic loss = sum_i (Q_i(s, a) - r - discount * min over a random pair k of Q'_k(s', a'))^2 / 2, ten critics,
+    four such steps for each decision and each step of the actor, whose loss = temperature * log pi - min_i Q_i
+
+Zhou et al. 2025. The warm-up shows the critics the online distribution before any update; afterwards there is no
+pessimism and no offline data. `retain` is the share of offline data in every batch: 0 here, a half in RLPD.
+
+Axes: B, T = 2 columns, N critics.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.method import (
+    CONTINUOUS, Adam, CriticLoss, Defaults, Experience, Loss, Method, ModelSpec, Phase, Recipe, Scene, State, View,
+    cql, mixed, recipes, rlpd,
+)
+from assay.models import ActionValue, Critic, Policy, SquashedGaussian, Temperature
+from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at
+from assay.recipes.rlpd import BODY, FOLLOWS, STEP
+
+RETURN = "recorded_return"
+
+
+def recorded_returns(columns: dict[str, Tensor], discount: float) -> Tensor:
+    """Returns sum_k discount^k r_t+k to the end of the row's episode [N, 2]; 0 in the second column.
+
+    Rows are in the order in which they were recorded; a truncated episode counts no reward after its last row.
+    """
+    reward, end = columns["reward"][:, 0].double(), (columns["terminal"] | columns["truncated"])[:, 0]
+    found, onward = torch.zeros_like(reward), 0.0
+    for row in range(len(reward) - 1, -1, -1):
+        onward = float(reward[row]) + (0.0 if bool(end[row]) else discount * onward)
+        found[row] = onward
+    return torch.stack((found, torch.zeros_like(found)), 1).to(columns["reward"].dtype)
+
+
+@dataclass(frozen=True)
+class LoggedWithReturns(Logged):
+    """`Logged` with the column `recorded_return`: the discounted return of the recorded episode from here."""
+
+    discount: float = 0.95
+    writes: ClassVar[tuple[str, ...]] = (RETURN,)
+
+    def init(self, scene: Scene) -> State:
+        """Returns the datasets with their returns."""
+        state = super().init(scene)
+        contents = state["contents"]
+        contents.columns = tuple(
+            {**columns, RETURN: recorded_returns(columns, self.discount)} for columns in contents.columns
+        )
+        return state
+
+    def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
+        """Returns the rows at these indices of each dataset as one batch."""
+        parts = [at(columns[RETURN], places) for columns, places in zip(logs, index, strict=True)]
+        return super().rows(logs, index).add({RETURN: torch.cat(parts, index[0].dim() - 1)})
+
+
+@dataclass(frozen=True)
+class Calibrated(OverTransitions, CriticLoss):
+    """`Conservative` with max(Q_i(s, a'), G) for Q_i of the policy's proposals a': Cal-QL (arXiv:2303.05479).
+
+    G is the return of the recorded episode from s on, which estimates the behaviour policy's value: values are not
+    pushed below it, so that the online phase need not unlearn them. Uniform proposals count as they are. Where G is
+    larger, the proposal gets no gradient; G = -infinity is CQL.
+    """
+
+    penalty: Conservative = Conservative(num=2)
+    reads: ClassVar[tuple[str, ...]] = (RETURN,)
+    breaks: ClassVar[dict[str, str]] = Conservative.breaks
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the summed difference between the soft maximum and the value of the recorded action."""
+        return self.penalty.bounded(batch, view, batch.now.column(RETURN))
+
+
+SLOW = Adam(learning_rate=3e-4, clip_norm=0.0)
+
+
+HANDED = {name: name for name in ("actor", "q", "q_target", "temperature")}
+
+
+LOG, DISCOUNT = Log(episodes=50, noise=0.5), 0.95
+
+
+def offline(log: Log, weight: float = 5.0, calibrated: bool = False) -> Recipe:
+    """Returns CQL with the models of the online phase, or Cal-QL."""
+    base = cql(CONTINUOUS, log)
+    plain = Conservative(weight, num=2)
+    penalty = Calibrated(plain) if calibrated else plain
+    source = LoggedWithReturns((log,), batch=64, discount=DISCOUNT) if calibrated else Logged((log,), batch=64)
+    terms = (Td(OwnAction(DISCOUNT)), penalty)
+    critic = replace(base.stages[0], critic=terms, optimizer=STEP)
+    models: dict[str, ModelSpec] = {"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(1.0)}
+    base = replace(base, actor=Policy(BODY, SquashedGaussian()), critics=models, source=source)
+    return replace(base, copies=FOLLOWS, stages=(critic, replace(base.stages[1], optimizer=SLOW)))
+
+
+def wsrl(
+    world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG, calibrated: bool = False
+) -> Recipe:
+    """WSRL (arXiv:2412.07762): CQL on an offline dataset, `warmup` steps of the frozen policy, then SAC without the
+    data.
+
+    Ten critics with layer norm, targets of two of them, four critic steps for each decision and for each step of the
+    actor. `retain` is the share of offline data in every batch; `calibrated` puts Cal-QL in CQL's place.
+    """
+    first = offline(log, calibrated=calibrated)
+    online = rlpd(mixed(Logged((log,)), warmup, retain))
+    return replace(online, name="wsrl", critics=first.critics, before=(Phase("offline", first, 100, HANDED),))
+
+
+def from_scratch(world: Defaults = CONTINUOUS, log: Log = LOG) -> Recipe:
+    """RLPD (arXiv:2302.02948), wsrl's rival: the same online phase without a first one; half of every batch are offline
+    rows, and updates start after 64 decisions.
+    """
+    return rlpd(mixed(Logged((log,)), warmup=64))
+
+
+METHOD = Method(
+    paper="arXiv:2412.07762",
+    recipe=wsrl,
+    worlds=(CONTINUOUS,),
+    default_task="pendulum",
+    family="offline to online",
+    base=recipes.sac,
+    variants={"retained-data": partial(wsrl, retain=0.5), "cal-ql": partial(wsrl, calibrated=True),
+              "rlpd": from_scratch},
+    departures=(
+        "pairs of critics are drawn for each decision, not once for a minibatch: the same target in expectation",
+        "the actor's step sees 64 rows, one of the four critic steps' batches, not all four; entropy at s, not at s'",
+        "parameters, targets and temperature are transferred, Adam's moments are not",
+        "no phantom steps: the authors' optimizers also step on zero gradients",
+        "CQL (wsrl:cal-ql: Cal-QL) for 1,000 updates (250,000); 800 decisions of warm-up (5,000)",
+        "discount 0.95, target networks at rate 0.02 (0.005), small networks and batches",
+    ),
+)

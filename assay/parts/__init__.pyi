@@ -1,0 +1,103 @@
+"""The parts by name, and their homes."""
+
+# ruff: noqa: I001
+# fmt: off
+from assay.parts.aggregations import (
+    FixedLength as FixedLength, OverTransitions as OverTransitions, PromptMean as PromptMean,
+    SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean, Weighed as Weighed,
+)
+from assay.parts.constraints.cost import (
+    CostCredit as CostCredit, CostCritic as CostCritic, CostToGo as CostToGo, CostValues as CostValues,
+)
+from assay.parts.constraints.multiplier import (
+    Ascent as Ascent, Multiplier as Multiplier, Pid as Pid, Priced as Priced,
+)
+from assay.parts.credit.cost import EndAtCost as EndAtCost
+from assay.parts.credit.judged import ActionValues as ActionValues
+from assay.parts.credit.modes import CountModes as CountModes
+from assay.parts.credit.neighbours import decision_before as decision_before
+from assay.parts.credit.outcome import (
+    BatchMean as BatchMean, Constant as Constant, GroupDeviation as GroupDeviation, GroupMean as GroupMean,
+    LeaveOneOut as LeaveOneOut, NoScale as NoScale, OutcomeCredit as OutcomeCredit,
+)
+from assay.parts.credit.reweigh import BySign as BySign, Reweigh as Reweigh, WithoutIdle as WithoutIdle
+from assay.parts.credit.segments import SegmentGae as SegmentGae, Spans as Spans
+from assay.parts.credit.shaping import (
+    Informative as Informative, KlInReward as KlInReward, OverlongPenalty as OverlongPenalty, PairUp as PairUp,
+)
+from assay.parts.credit.temporal import Gae as Gae, RewardToGo as RewardToGo, Whiten as Whiten
+from assay.parts.critics.conservative import Conservative as Conservative, ConservativeChoices as ConservativeChoices
+from assay.parts.critics.score import BradleyTerry as BradleyTerry
+from assay.parts.critics.td import Td as Td
+from assay.parts.curricula.in_order import InOrder as InOrder, next_starts as next_starts
+from assay.parts.fits.logistic import Logistic as Logistic
+from assay.parts.fits.squared import Expectile as Expectile, Squared as Squared
+from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising
+from assay.parts.objectives.imitation import LogLikelihood as LogLikelihood
+from assay.parts.objectives.labelled import CrossEntropy as CrossEntropy, OutcomeAsLabel as OutcomeAsLabel
+from assay.parts.objectives.pathwise import (
+    MatchEntropy as MatchEntropy, MaximizeQ as MaximizeQ, MaximizeSoftQ as MaximizeSoftQ,
+)
+from assay.parts.objectives.policy import PolicyGradient as PolicyGradient, ratio_metrics as ratio_metrics
+from assay.parts.objectives.preference import PreferencePair as PreferencePair
+from assay.parts.objectives.ratio import (
+    ProductRatio as ProductRatio, SequenceRatio as SequenceRatio, TokenRatio as TokenRatio,
+)
+from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
+from assay.parts.objectives.trust import (
+    Clip as Clip, DualClip as DualClip, LARGEST_LOG_RATIO as LARGEST_LOG_RATIO, NoTrust as NoTrust,
+    SoftGate as SoftGate, StopGradientWeight as StopGradientWeight, Unclipped as Unclipped,
+    bounded_ratio as bounded_ratio,
+)
+from assay.parts.objectives.weighted import (
+    AdvantageRegression as AdvantageRegression, exponential_weight as exponential_weight,
+)
+from assay.parts.predictions import OfAction as OfAction, OfChoice as OfChoice, OfState as OfState
+from assay.parts.regularizers.divergence import (
+    EntropyBonus as EntropyBonus, KlToReference as KlToReference, KlWhereHeld as KlWhereHeld, NEVER as NEVER,
+)
+from assay.parts.regularizers.entropy import MaskedEntropy as MaskedEntropy
+from assay.parts.rewards.combine import (
+    Gated as Gated, Product as Product, StandardisedInGroup as StandardisedInGroup, Weighted as Weighted,
+    WeightedSum as WeightedSum, placed as placed,
+)
+from assay.parts.rewards.cost import LengthCost as LengthCost, TaskCost as TaskCost
+from assay.parts.rewards.function import FromFunction as FromFunction, on_last_decision as on_last_decision
+from assay.parts.rewards.judges import (
+    FunctionJudge as FunctionJudge, ModelJudge as ModelJudge, OutcomeJudge as OutcomeJudge,
+    PairwiseJudge as PairwiseJudge,
+)
+from assay.parts.rewards.labels import ByLabel as ByLabel
+from assay.parts.rewards.learned import FromModel as FromModel
+from assay.parts.rewards.length import ByLength as ByLength
+from assay.parts.rewards.noise import Noisy as Noisy
+from assay.parts.rewards.ranking import RightRanking as RightRanking
+from assay.parts.rewards.scaled import ScaledReward as ScaledReward
+from assay.parts.rewards.text import Matches as Matches, OfText as OfText
+from assay.parts.rollouts.episodes import (
+    Around as Around, Episodes as Episodes, Fragments as Fragments, group_rows as group_rows,
+)
+from assay.parts.rollouts.explore import EpsilonGreedy as EpsilonGreedy, GaussianNoise as GaussianNoise
+from assay.parts.rollouts.greedy import WithGreedy as WithGreedy
+from assay.parts.rollouts.hinted import DemonstrationPrefix as DemonstrationPrefix, Hinted as Hinted
+from assay.parts.rollouts.narrowed import Narrowed as Narrowed
+from assay.parts.rollouts.revisits import Revisits as Revisits
+from assay.parts.rollouts.stale import Stale as Stale
+from assay.parts.rollouts.standardised import Standardising as Standardising
+from assay.parts.sources.conditions import Ends as Ends
+from assay.parts.sources.demonstrations import (
+    DemonstratedDecisions as DemonstratedDecisions, Demonstrations as Demonstrations, Pairs as Pairs,
+)
+from assay.parts.sources.fresh import (
+    FreshDecisions as FreshDecisions, FreshSequences as FreshSequences, need_fresh as need_fresh,
+)
+from assay.parts.sources.logged import Log as Log, Logged as Logged, at as at
+from assay.parts.sources.relabelled import Mixed as Mixed, Play as Play, Relabelled as Relabelled
+from assay.parts.sources.replay import PLAIN as PLAIN, Replay as Replay, from_columns as from_columns
+from assay.parts.sources.retained import Retained as Retained
+from assay.parts.targets.labels import Label as Label
+from assay.parts.targets.one_step import (
+    DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,
+    SoftTwin as SoftTwin,
+)
+from assay.parts.targets.recorded import Column as Column, RecordedAction as RecordedAction

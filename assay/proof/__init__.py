@@ -1,1 +1,0 @@
-"""Laws, stamps and verdicts."""

@@ -1,0 +1,44 @@
+"""What a method's file says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.core.recipe import Recipe
+from assay.recipes.defaults import EVERY, Defaults
+
+FAMILIES = (
+    "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
+    "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
+    "systems",
+)  # fmt: skip
+"""The values of a method's `family`, in the order in which they are listed."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: its paper, recipe and departures from the paper. Its claims are `assay/claims/KEY.py`.
+
+    `worlds` are the task defaults it works with, the four of EVERY unless given; `default_task` is the task it is
+    shown on. The formula is in the module's docstring. `key` is its name if that is not the module's with '-' for '_'.
+    `base` makes the recipe that it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a
+    base. `aliases` are further names of the method, `variants` further recipes of the paper, each a function of the
+    world.
+
+    A system changes how a recipe runs: `options` are the options of a run that it takes where the user gives none, by
+    the names of their fields (`gatherers`, `lag`, `env_workers`).
+    """
+
+    paper: str
+    recipe: Callable[..., Recipe]
+    worlds: tuple[Defaults, ...] = EVERY
+    default_task: str = "countdown"
+    departures: tuple[str, ...] = ()
+    key: str = ""
+    family: str = ""
+    base: Callable[..., Recipe] | None = None
+    aliases: tuple[str, ...] = ()
+    variants: Mapping[str, Callable[..., Recipe]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)

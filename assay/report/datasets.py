@@ -1,0 +1,45 @@
+"""Prints offline datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from assay.report.tables import console
+
+NUMBERS = ("rows", "episodes", "terminal", "cut", "least", "10%", "median", "90%", "most", "mean")
+
+
+def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
+    """Prints a line per dataset: sizes, how episodes end, quantiles of their returns, the hash; then its origin."""
+    table = Table(title="offline datasets", title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table.add_column("file", no_wrap=True, overflow="ellipsis", max_width=30)
+    for heading in NUMBERS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("hash", no_wrap=True)
+    for one in found:
+        spread = [one["returns"][share] for share in ("0", "0.1", "0.5", "0.9", "1")]
+        numbers = [*spread, one["mean_return"]]
+        counts = [f"{one[name]:,}" for name in ("rows", "episodes", "terminal", "cut")]
+        name = Text(Path(one["file"]).stem, style="bold")
+        table.add_row(name, *counts, *(f"{number:.4g}" for number in numbers), one["hash"])
+    out = console()
+    out.print(table)
+    for one in found:
+        out.print(f"{one['file']}: {who(one)}", style="dim", markup=False)
+
+
+def who(one: Mapping[str, Any]) -> str:
+    """Returns the origin of a dataset, as far as it is known."""
+    about, shapes = one["about"], f"observations {one['observation']}, actions {one['action']}"
+    words = [str(about[name]) for name in ("kind", "made") if isinstance(about.get(name), str)][:1]
+    if "task" in about:
+        words.append(f"of {about['task']}")
+    if "at" in about:
+        at = about["at"]
+        words.append(f"by {at['agent']} at step {at['step']}, score {at['score']:.4g} ({at['share']:.0%} of its end)")
+    return ", ".join([*words, shapes])

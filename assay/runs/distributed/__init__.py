@@ -1,0 +1,1 @@
+"""Runs of several processes: ranks, gatherers, servers, weights that they share, Ray."""
