@@ -38,7 +38,9 @@ def attach(name: str, file: str) -> tuple[Callable[[str], Any], Callable[[], lis
         if key not in homes:
             raise AttributeError(f"module '{name}' has no attribute '{key}'")
         home = importlib.import_module(homes[key])
-        value = getattr(home, key, None) or importlib.import_module(f"{homes[key]}.{key}")
+        if key not in vars(home):  # a module of the package HOME that was not imported yet
+            importlib.import_module(f"{homes[key]}.{key}")
+        value = vars(home)[key]
         setattr(sys.modules[name], key, value)
         return value
 
