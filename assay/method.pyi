@@ -4,12 +4,14 @@
 # fmt: off
 from assay import recipes as recipes
 from assay.core.errors import AssayError as AssayError
-from assay.core.optimizers import Adam as Adam, ObGD as ObGD, Traced as Traced
+from assay.core.optimizers import (
+    Adam as Adam, Averaging as Averaging, Descent as Descent, ObGD as ObGD, Traced as Traced,
+)
 from assay.core.recipe import Copy as Copy, Phase as Phase, Recipe as Recipe, Stage as Stage
 from assay.core.record import (
-    Draw as Draw, Experience as Experience, Fit as Fit, Loss as Loss, Need as Need, Origin as Origin,
-    Progress as Progress, Regressed as Regressed, Score as Score, Scored as Scored, State as State, Sums as Sums,
-    concatenate as concatenate,
+    COLUMNS as COLUMNS, Certified as Certified, Draw as Draw, Experience as Experience, Fit as Fit, Loss as Loss,
+    Need as Need, Origin as Origin, Progress as Progress, Regressed as Regressed, Score as Score, Scored as Scored,
+    State as State, Sums as Sums, concatenate as concatenate,
 )
 from assay.core.schedules import Delayed as Delayed, Linear as Linear
 from assay.core.settings import model_name as model_name
@@ -35,36 +37,48 @@ from assay.core.slots import (
     frame_of as frame_of, has_turns as has_turns, logp_of as logp_of, most_decisions as most_decisions,
     number as number,
 )
+from assay.core.slots.scene import DISCARDED as DISCARDED
 from assay.core.spaces import (
-    Box as Box, Context as Context, Discrete as Discrete, Space as Space, Spec as Spec, Vocabulary as Vocabulary,
+    Box as Box, Context as Context, Discrete as Discrete, MultiDiscrete as MultiDiscrete, Space as Space,
+    Spec as Spec, Vocabulary as Vocabulary,
 )
 from assay.core.verifier import Verifier as Verifier
-from assay.decoding.sampling_parameters import Decodes as Decodes, LOGP_MODEL as LOGP_MODEL, Narrowing as Narrowing
-from assay.ops import (
-    distributions as distributions, divergences as divergences, groups as groups, random as random,
-    returns as returns,
+from assay.decoding.sampling_parameters import (
+    Decodes as Decodes, LOGP_MODEL as LOGP_MODEL, NarrowedDecoder as NarrowedDecoder, Narrowing as Narrowing,
+    unwrapped as unwrapped,
 )
-from assay.ops.distributions import normal_sample as normal_sample
-from assay.ops.divergences import k2 as k2
+from assay.ops import (
+    distributions as distributions, divergences as divergences, groups as groups, logits as logits,
+    random as random, returns as returns,
+)
+from assay.ops.distributions import (
+    HALF_LOG_TWO_PI as HALF_LOG_TWO_PI, categorical_logp as categorical_logp, normal_sample as normal_sample,
+)
+from assay.ops.divergences import k2 as k2, k3 as k3
+from assay.ops.groups import Groups as Groups
 from assay.ops.later import one_later as one_later
-from assay.ops.logits import nucleus_entropy as nucleus_entropy, over_logits as over_logits
+from assay.ops.logits import likeliest as likeliest, nucleus_entropy as nucleus_entropy, over_logits as over_logits
 from assay.ops.ranks import smallest as smallest
 from assay.recipes.actor_critic import ppo as ppo
-from assay.recipes.classified import DEMOS as DEMOS, classified as classified
-from assay.recipes.conservative import cql as cql
-from assay.recipes.constrained import constrained as constrained
+from assay.recipes.classified import DEMOS as DEMOS, NEEDED as NEEDED, classified as classified
+from assay.recipes.conservative import cql as cql, iql as iql, logged as logged
+from assay.recipes.constrained import constrained as constrained, safe_ppo as safe_ppo
 from assay.recipes.defaults import (
     BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, Defaults as Defaults,
     EVERY as EVERY, LANGUAGE as LANGUAGE, MUJOCO as MUJOCO, PLACES as PLACES, PREFERENCES as PREFERENCES,
     STALE as STALE, TABLE as TABLE,
 )
 from assay.recipes.group import (
-    with_kl_in_reward as with_kl_in_reward, with_policy as with_policy, with_regularizers as with_regularizers,
-    with_token_clip as with_token_clip,
+    reinforce as reinforce, with_kl_in_reward as with_kl_in_reward, with_policy as with_policy,
+    with_regularizers as with_regularizers, with_token_clip as with_token_clip,
 )
 from assay.recipes.method import Method as Method
-from assay.recipes.off_policy import dqn as dqn
-from assay.recipes.rlpd import mixed as mixed, rlpd as rlpd
+from assay.recipes.off_policy import dqn as dqn, sac as sac, td3 as td3
+from assay.recipes.rlpd import (
+    CRITIC_BODY as CRITIC_BODY, OPTIMIZER as OPTIMIZER, TARGETS as TARGETS, mixed as mixed, rlpd as rlpd,
+)
 from assay.rollouts import text as text
+from assay.rollouts.completions import complete as complete
 from assay.rollouts.episodes import decided_again as decided_again
 from assay.rollouts.resumed_episodes import first_decisions as first_decisions
+from assay.rollouts.text import hash_of_text as hash_of_text, is_last_true as is_last_true

@@ -12,9 +12,8 @@ from assay.claims.probes.estimators import bandit_gradient_of
 from assay.claims.testbeds.language.sparse import levels
 from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Draw, Experience, Origin, Recipe, Scene
-from assay.methods.dph_rl import (
-    Alpha, CoveringDivergence, OfOrigin, Remembered, Unsolved, beside, forward_kl, jensen_shannon, recipe, reverse,
-)
+from assay.methods.dph_rl import Alpha, CoveringDivergence, OfOrigin, Remembered, Unsolved, beside, forward_kl
+from assay.methods.dph_rl import jensen_shannon, recipe, reverse
 
 START, POLICY = (0.5, 0.3, 0.2), (0.7, 0.2, 0.1)
 

@@ -9,7 +9,7 @@ from assay.claims import Average, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.method import CONTROL, TABLE, Defaults, Origin, Recipe
 from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
-from assay.parts import Logged, LogLikelihood
+from assay.parts import LogLikelihood, Logged
 from assay.tasks.control.cartpole import cartpole
 
 

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
-from assay.claims.systems.answers import (
-    Delayed, exponential, fragments, frames_a_second, late, unequal, wall_frames_a_second,
-)
+from assay.claims.systems.answers import Delayed, exponential, fragments, frames_a_second, late, unequal
+from assay.claims.systems.answers import wall_frames_a_second
 from assay.method import CONTINUOUS, Recipe, recipes
 from assay.methods.envpool import recipe
 from assay.rollouts.async_stepping import Filed, stepped_apart

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from assay.claims import Average, Claims, Edit, Exact, Expect, Measured, probes, same_gradient
 from assay.claims.classified import classifier_claims
-from assay.claims.probes import classified as hand
-from assay.claims.probes import steps
+from assay.claims.probes import classified as hand, steps
 from assay.method import DEMOS, Context, Draw, Experience, Origin, Recipe, Scene, concatenate
 from assay.methods.hil_serl import Growing, Overseen, Straying, Watched, recipe
 from assay.parts import Retained

@@ -4,9 +4,8 @@ import torch
 
 from assay.claims import Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
-from assay.method import TABLE, recipes
+from assay.method import TABLE, iql, recipes
 from assay.parts import AdvantageRegression, Log, RecordedAction
-from assay.recipes.conservative import iql
 from assay.tasks.tabular.table import gridworld
 
 SPEC = probes.CHOICE_SPEC

@@ -22,8 +22,7 @@ from assay.engine.placement import Placement
 from assay.method import AssayError, Discrete, Draw, Phase, Spec, random
 from assay.methods.iwocs import MaxMin, MaxMinQ, WorstRegime, iwocs, quick_dqn
 from assay.models import Greedy, Policy, Table
-from assay.tasks.tabular.table import Table as Process
-from assay.tasks.tabular.table import tabular
+from assay.tasks.tabular.table import Table as Process, tabular
 from assay.tasks.tabular.uncertain import Regime, Uncertain, windy_table
 
 SETTLED = 1e-12

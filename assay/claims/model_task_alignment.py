@@ -13,10 +13,8 @@ from torch import Tensor
 from assay.claims import Claims, Edit, Exact, Expect, Gain, Measured, PassAt, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.sparse import levels
 from assay.method import Recipe, Scene, recipes
-from assay.methods.model_task_alignment import (
-    Majority, OneStart, answers_of, incorrect, majority, negatives, one_example, random, recipe, rewarded, true,
-    unclipped,
-)
+from assay.methods.model_task_alignment import Majority, OneStart, answers_of, incorrect, majority, negatives
+from assay.methods.model_task_alignment import one_example, random, recipe, rewarded, true, unclipped
 from assay.rollouts.text import ByteTokenizer
 from assay.tasks.language.prompts import Item, PromptTask
 from assay.tasks.language.textfile import TextFile

@@ -6,8 +6,7 @@ from dataclasses import replace
 from assay.claims import Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Recipe
 from assay.methods.noisy_rlvr import Backward, forward, rate_of, recipe
-from assay.parts import Matches
-from assay.parts.rewards.noise import noisy
+from assay.parts import Matches, noisy
 
 TASK = probes.labelled("0-easy", "2-hard")
 

@@ -15,8 +15,7 @@ from assay.claims.probes.formulas import built
 from assay.core.slots import ALONE
 from assay.method import Draw, Experience, Need, Recipe
 from assay.methods.ota import ExpectileByTarget, ProposeSubgoal, TowardsSubgoal, gains, ota
-from assay.parts import Relabelled
-from assay.parts.sources.relabelled import Places
+from assay.parts import Places, Relabelled
 
 LENGTH = 31
 

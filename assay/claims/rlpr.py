@@ -11,7 +11,8 @@ from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.method import Draw, Recipe, Scene, recipes
 from assay.methods.rlpr import ReferenceProbability, recipe
-from assay.parts.rewards.likelihood import Reduce, likelihood, mean_probability
+from assay.parts import Reduce, mean_probability
+from assay.parts.rewards.likelihood import likelihood
 from assay.tasks.language.scratch import scratch
 
 

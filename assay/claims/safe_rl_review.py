@@ -7,11 +7,10 @@ from torch import Tensor
 
 from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
 from assay.claims.testbeds.control.cost_corridor import within_budget
-from assay.method import Draw, Experience, Recipe, Scene, random, recipes
+from assay.method import Draw, Experience, Recipe, Scene, random, recipes, safe_ppo
 from assay.methods.safe_rl_review import lagrange, projected
 from assay.parts import Fragments
 from assay.parts.constraints.cost import ended_costs
-from assay.recipes.constrained import safe_ppo
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
 

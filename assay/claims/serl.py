@@ -4,8 +4,7 @@ from torch import Tensor
 
 from assay.claims import Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.classified import classifier_claims
-from assay.claims.probes import classified as hand
-from assay.claims.probes import steps
+from assay.claims.probes import classified as hand, steps
 from assay.method import Origin, classified
 from assay.methods.serl import recipe
 from assay.parts import FromModel

@@ -12,8 +12,7 @@ from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, 
 from assay.claims.testbeds.language.rivals import FittedFirst, Rivals
 from assay.method import PLACES, Recipe, Scene, recipes, with_regularizers
 from assay.methods.think_rm import KL, PairwiseCredit, Refitted, of_judge, recipe
-from assay.parts import FromFunction, FunctionJudge, OutcomeJudge
-from assay.parts.rewards.judges import margins
+from assay.parts import FromFunction, FunctionJudge, OutcomeJudge, margins
 from assay.tasks.language.prompts import Item
 
 ORDER = {"ab": 0.1, "ac": 7, "ad": 1, "bc": 2, "bd": 1, "cd": 1}

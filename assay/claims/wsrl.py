@@ -82,7 +82,7 @@ CLAIMS = Claims(
         Edit("all critics in the target", rlpd, "subset=2", "subset=0"),
         Edit("the first critic instead of a pair", chosen, "(uniform_BTM * num).long()", "(uniform_BTM * 0).long()"),
         Edit("the trained critics in the target", OwnAction.__call__, "model(self.q)", 'model("q")'),
-        Edit("the actor moves at every update", rlpd, "optimizer=STEP, every=4", "optimizer=STEP"),
+        Edit("the actor moves at every update", rlpd, "optimizer=OPTIMIZER, every=4", "optimizer=OPTIMIZER"),
         Edit("updates during the warm-up", Replay.__call__, "max(self.warmup, 1)", "1"),
         Edit("offline data in every batch", wsrl, "warmup, retain)", "warmup, 0.5)"),
         Edit("the offline phase without penalty", offline, "Conservative(weight", "Conservative(0.0"),

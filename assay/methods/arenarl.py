@@ -14,9 +14,8 @@ from typing import Protocol
 
 import torch
 
-from assay.method import (
-    EVERY, LANGUAGE, Choice, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier, groups, recipes,
-)
+from assay.method import EVERY, LANGUAGE, Choice, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier
+from assay.method import groups, recipes
 from assay.parts import OutcomeJudge, PairwiseJudge
 
 Pairs = Sequence[tuple[int, int]]

@@ -16,10 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Credit, Defaults, Draw, Experience, Method, Prepare, Recipe, Scene, State, random, recipes, smallest,
-    with_policy, with_regularizers,
-)
+from assay.method import LANGUAGE, Credit, Defaults, Draw, Experience, Method, Prepare, Recipe, Scene, State, random
+from assay.method import recipes, smallest, with_policy, with_regularizers
 from assay.parts import NEVER, KlWhereHeld, PolicyGradient, SequenceMean, Unclipped
 
 

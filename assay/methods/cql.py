@@ -11,9 +11,8 @@ Axes: B sequences, T decisions.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import (
-    CONTINUOUS, CONTROL, CriticLoss, Defaults, Experience, Loss, Method, Recipe, View, cql, model_name, recipes,
-)
+from assay.method import CONTINUOUS, CONTROL, CriticLoss, Defaults, Experience, Loss, Method, Recipe, View, cql
+from assay.method import model_name, recipes
 from assay.models import Temperature
 from assay.parts import Conservative, ConservativeChoices, Log, OverTransitions
 

@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, LOGP_MODEL, AssayError, Decodes, Defaults, Experience, Method, Recipe, ResumableTask, Rollout, Scene,
-    Stage, State, Vocabulary, Wrapper, concatenate, has_turns, most_decisions, recipes, text,
-)
+from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Decodes, Defaults, Experience, Method, Recipe, ResumableTask
+from assay.method import Rollout, Scene, Stage, State, Vocabulary, Wrapper, concatenate, has_turns, most_decisions
+from assay.method import recipes, text
 from assay.parts import DualClip, PolicyGradient, SequenceMean, group_rows
 
 SMALLEST = 4

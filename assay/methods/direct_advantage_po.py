@@ -15,10 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Copy, Defaults, Experience, Loss, Method, Need, Objective, Phase, Prepare, Recipe, Scene, Stage, State,
-    View, recipes,
-)
+from assay.method import LANGUAGE, Copy, Defaults, Experience, Loss, Method, Need, Objective, Phase, Prepare, Recipe
+from assay.method import Scene, Stage, State, View, recipes
 from assay.parts import Column, Logistic, OfState, RegressLogRatio, RewardToGo, SegmentGae, SequenceMean, Spans, Td
 
 

@@ -7,7 +7,6 @@
 divergence on the start's samples does. On samples that were filtered to right answers, f is not the likelihood: it is
 0 at the start, and lowers an answer that has become likelier. Log-probabilities are stored: no reference model runs.
 
-Axes: B rows, T decisions.
 Axes: B rows, T columns.
 """
 
@@ -19,15 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import COLUMNS
-from assay.method import (
-    LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Defaults, Experience, Loss, Method, Need, Origin, Phase,
-    PromptedTask, Recipe, Regularizer, Scene, Source, State, View, concatenate, groups, k2, random, recipes,
-)
-from assay.parts import (
-    PLAIN, Clip, FreshSequences, InOrder, KlToReference, PolicyGradient, TokenMean, Weighed, from_columns, need_fresh,
-    next_starts,
-)
+from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Defaults, Experience, Loss
+from assay.method import Method, Need, Origin, Phase, PromptedTask, Recipe, Regularizer, Scene, Source, State, View
+from assay.method import concatenate, groups, k2, random, recipes
+from assay.parts import PLAIN, Clip, FreshSequences, InOrder, KlToReference, PolicyGradient, TokenMean, Weighed
+from assay.parts import from_columns, need_fresh, next_starts
 
 LARGEST_LOG_RATIO, LARGEST = 20.0, 10.0
 """Bounds of log u and of f(u), as in the released code: beyond them a decision has no gradient."""

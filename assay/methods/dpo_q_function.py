@@ -5,8 +5,7 @@
 Rafailov et al. 2024. The loss is dpo's; new is how the policy is read: as credit, and beam search as search with
 values: the policy is evaluated and exported with a beam of 5 (`width`; 1 is greedy decoding).
 
-Axes: P prompts, W beams, N rows, V vocabulary, T new tokens.
-Axes: B sequences, T decisions.
+Axes: B sequences, T decisions; in the beam P prompts, W beams, N rows, V vocabulary, T new tokens.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    EVERY, LANGUAGE, PREFERENCES, AssayError, Credit, Decodes, Defaults, Experience, Method, Need, Recipe, Scene,
-    State, Vocabulary, Wrapper, recipes,
-)
+from assay.method import EVERY, LANGUAGE, PREFERENCES, AssayError, Credit, Decodes, Defaults, Experience, Method, Need
+from assay.method import Recipe, Scene, State, Vocabulary, Wrapper, recipes
 
 NEVER = -1e9
 

@@ -17,9 +17,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Defaults, Experience, Method, Prepare, Recipe, Scene, State, groups, recipes, with_regularizers,
-)
+from assay.method import LANGUAGE, Defaults, Experience, Method, Prepare, Recipe, Scene, State, groups, recipes
+from assay.method import with_regularizers
 from assay.parts import MaskedEntropy
 
 

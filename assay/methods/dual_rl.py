@@ -7,7 +7,6 @@
 Sikchi et al. 2024. XQL is F = exp, whose gradient on V is unbounded; chi-square and total variation bound its order.
 
 Axes: B sequences, T decisions, N critics.
-Axes: B sequences, T decisions.
 """
 
 from dataclasses import dataclass, replace
@@ -17,10 +16,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay.method import (
-    CONTINUOUS, CONTROL, TABLE, Adam, Choice, Copy, CriticLoss, Defaults, Experience, Loss, Method, Origin,
-    Prediction, Recipe, Regressed, Regression, Stage, View, model_name, recipes,
-)
+from assay.method import CONTINUOUS, CONTROL, TABLE, Adam, Choice, Copy, CriticLoss, Defaults, Experience, Loss, Method
+from assay.method import Origin, Prediction, Recipe, Regressed, Regression, Stage, View, model_name, recipes
 from assay.models import ActionValue
 from assay.parts import AdvantageRegression, Log, Logged, NextValue, OfState, OverTransitions, RecordedAction, Td
 

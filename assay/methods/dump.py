@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay.method import (
-    LANGUAGE, AssayError, Curriculum, Defaults, Experience, Method, Recipe, Scene, SourcedTask, State, Task, random,
-    recipes,
-)
+from assay.method import LANGUAGE, AssayError, Curriculum, Defaults, Experience, Method, Recipe, Scene, SourcedTask
+from assay.method import State, Task, random, recipes
 
 
 @dataclass(frozen=True)

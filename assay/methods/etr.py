@@ -16,9 +16,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import (
-    LANGUAGE, Defaults, Experience, Loss, Method, Prepare, Recipe, Scene, State, View, groups, recipes, with_policy,
-)
+from assay.method import LANGUAGE, Defaults, Experience, Loss, Method, Prepare, Recipe, Scene, State, View, groups
+from assay.method import recipes, with_policy
 from assay.parts import PolicyGradient, SequenceMean, bounded_ratio, ratio_metrics
 
 

@@ -7,10 +7,7 @@
 Zheng et al. 2024. A worst case is learned instead of a sum, so cost is not traded against reward and no multiplier is
 needed; weighted denoising generates behaviour(a|s) * w(s, a). The three losses are independent of each other.
 
-Axes: B, T, N rows, K steps, A actions.
-Axes: B sequences, T columns, N critics or rows, C candidates, A actions.
-h(s, a) > 0 means a violation; V(s) <= 0 means that it can be avoided:
-Axes: S states, A actions. Action a leads from s to `successor` [S, A]; `unsafe` [S, A] marks violations.
+Axes: B sequences, T columns, N critics or rows, C candidates, K denoising steps, A actions.
 """
 
 from __future__ import annotations
@@ -23,19 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import (
-    CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Copy, Defaults, Draw, Experience, Method, Need,
-    Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper, model_name, normal_sample, random, recipes,
-)
-from assay.models import (
-    ActionValue, Critic, OfPaths, PathPolicy, Perceptron, Policy, Timed, feature_size, features, need_box, path_logp,
-    path_noise, walked,
-)
-from assay.parts import (
-    Alike, Denoising, Expectile, Log, Logged, NextValue, OfAction, OfState, RecordedAction, Td, exponential_weight,
-)
-from assay.parts.objectives.denoising import Weight
-from assay.parts.sources.conditions import Condition
+from assay.method import CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Copy, Defaults, Draw, Experience
+from assay.method import Method, Need, Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper, model_name
+from assay.method import normal_sample, random, recipes
+from assay.models import ActionValue, Critic, OfPaths, PathPolicy, Perceptron, Policy, Timed, feature_size, features
+from assay.models import need_box, path_logp, path_noise, walked
+from assay.parts import Alike, Condition, Denoising, Expectile, Log, Logged, NextValue, OfAction, OfState
+from assay.parts import RecordedAction, Td, Weight, exponential_weight
 
 LOW, HIGH = 0.1, 10.0
 
@@ -251,7 +242,7 @@ MIXED = Logged(LOGS, batch=128, updates=10, condition=WithCosts())
 """Half cautious, half cost-ignoring expert episodes, both with action noise."""
 
 
-STEP = Adam(1e-3, clip_norm=0.0)
+OPTIMIZER = Adam(1e-3, clip_norm=0.0)
 
 
 def least_harm(level: float = 0.98) -> Td:
@@ -275,11 +266,11 @@ def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
         },
         source=MIXED,
         stages=(
-            Stage("actor", trains=("actor",), objective=(Denoising(Feasible(10.0)),), optimizer=STEP),
-            Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.9), OfState()),), optimizer=STEP),
-            Stage("q", trains=("q",), critic=(Td(NextValue(0.95)),), optimizer=STEP),
-            Stage("harm", trains=("harm",), critic=(least_harm(),), optimizer=STEP),
-            Stage("harm q", trains=("harm_q",), critic=(harm_q,), optimizer=STEP),
+            Stage("actor", trains=("actor",), objective=(Denoising(Feasible(10.0)),), optimizer=OPTIMIZER),
+            Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.9), OfState()),), optimizer=OPTIMIZER),
+            Stage("q", trains=("q",), critic=(Td(NextValue(0.95)),), optimizer=OPTIMIZER),
+            Stage("harm", trains=("harm",), critic=(least_harm(),), optimizer=OPTIMIZER),
+            Stage("harm q", trains=("harm_q",), critic=(harm_q,), optimizer=OPTIMIZER),
         ),
         wrapper=BestOf(num, "average", "harm_q_target", lowest=True, enough=-0.9),
         steps=200,

@@ -17,13 +17,9 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.core.record import Certified
-from assay.method import (
-    CONTROL, EVERY, Annotation, Certificate, Choice, Defaults, Experience, Method, Need, Recipe, Reward, constrained,
-    groups, recipes,
-)
-from assay.parts import Ascent, CostCredit, LengthCost, Multiplier, TaskCost
-from assay.parts.constraints.cost import channel_of
+from assay.method import CONTROL, EVERY, Annotation, Certificate, Certified, Choice, Defaults, Experience, Method, Need
+from assay.method import Recipe, Reward, constrained, groups, recipes
+from assay.parts import Ascent, CostCredit, LengthCost, Multiplier, TaskCost, channel_of
 from assay.statistics.student import student_quantile
 
 

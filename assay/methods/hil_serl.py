@@ -8,8 +8,7 @@
 Luo et al. 2024. Demonstrations end where the policy leaves them; an overseer acts in the states that it reaches. What
 it proposed is not trained on, nor that it was overruled: an intervention is data like any other.
 
-Axes: N instances, T columns, A action dimensions.
-Axes: B sequences, T = 2 columns.
+Axes: B sequences, N instances, T columns, A action dimensions.
 """
 
 from __future__ import annotations
@@ -23,13 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import (
-    CONTINUOUS, DEMOS, AssayError, Box, Choice, Context, Defaults, Draw, Experience, Method, Origin, Recipe, Scene,
-    Schedule, ScriptedTask, Simulation, State, classified, mixed, number, random, rlpd,
-)
-from assay.parts import Around, Fragments, Logged, Replay, at, from_columns
-from assay.parts.sources.replay import transitions
-from assay.recipes.classified import NEEDED
+from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Defaults, Draw, Experience, Method
+from assay.method import Origin, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed, number
+from assay.method import random, rlpd
+from assay.parts import Around, Fragments, Logged, Replay, at, from_columns, transitions
 
 
 class Straying(Choice, Protocol):

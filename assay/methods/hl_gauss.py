@@ -5,8 +5,7 @@
 Farebrother et al. 2024. y is the base's own target, from decoded values. The gradient in the logits is softmax - p:
 bounded however large the error is, so that noisy and nonstationary targets do less harm.
 
-Axes: M bins.
-Axes: B, T, N critics, M bins.
+Axes: B sequences, T decisions, N critics, M bins.
 """
 
 import math
@@ -16,14 +15,10 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import (
-    CONTINUOUS, CONTROL, LANGUAGE, TABLE, Defaults, Experience, Method, Prediction, Recipe, Regressed, Regression,
-    Stage, View, dqn, ppo, recipes,
-)
-from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value
-from assay.models.heads.bins import decoded
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Defaults, Experience, Method, Prediction, Recipe
+from assay.method import Regressed, Regression, Stage, View, dqn, ppo, recipes, sac
+from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value, decoded
 from assay.parts import Td
-from assay.recipes.off_policy import sac
 
 
 def gaussian_labels(number: Tensor, bins: Bins, spread: float) -> Tensor:

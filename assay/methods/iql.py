@@ -6,8 +6,7 @@
 Kostrikov et al. 2022. Actions outside the data are never evaluated; level 1/2 gives the behaviour policy's value.
 """
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, Method
-from assay.recipes.conservative import iql
+from assay.method import CONTINUOUS, CONTROL, TABLE, Method, iql
 
 METHOD = Method(
     paper="arXiv:2110.06169",

@@ -6,8 +6,7 @@
 Zouitine, Geist & Rachelson 2024. If the set is sa-rectangular, a fixed regime is as bad as a changing one, and max_pi
 min_T = min_T max_pi: the lowest of some optima is a bound that the policy can reach.
 
-Axes: B, T, N rows, D numbers, A actions.
-Axes: B, T, N rows, A actions.
+Axes: B sequences, T decisions, N rows, D numbers, A actions.
 """
 
 from collections.abc import Sequence
@@ -17,14 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import (
-    CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Defaults, Experience, Linear, Loss, Method,
-    Phase, Recipe, Scene, Spec, Stage, Task, TaskChange, UncertainTask, View, dqn, model_name, recipes,
-)
-from assay.models import Greedy, Policy, feature_size, features
-from assay.models.bodies.perceptron import perceptron
-from assay.models.heads.spaces import need_discrete
-from assay.models.heads.value import Acting
+from assay.method import CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Defaults, Experience
+from assay.method import Linear, Loss, Method, Phase, Recipe, Scene, Spec, Stage, Task, TaskChange, UncertainTask, View
+from assay.method import dqn, model_name, recipes
+from assay.models import Acting, Greedy, Policy, feature_size, features, need_discrete, perceptron
 from assay.parts import EpsilonGreedy, Fragments, FreshSequences, OverTransitions, Replay
 
 FAST = 10.0

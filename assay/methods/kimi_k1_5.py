@@ -18,12 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Adam, Curriculum, Defaults, Delayed, Experience, Method, Recipe, RepeatingTask, Reward, Scene, State,
-    Sums, Verifier, groups, random, recipes,
-)
-from assay.parts import FreshSequences, RegressLogRatio, Weighted, WeightedSum, next_starts
-from assay.parts.rewards.combine import Rescored
+from assay.method import LANGUAGE, Adam, Curriculum, Defaults, Delayed, Experience, Method, Recipe, RepeatingTask
+from assay.method import Reward, Scene, State, Sums, Verifier, groups, random, recipes
+from assay.parts import FreshSequences, RegressLogRatio, Rescored, Weighted, WeightedSum, next_starts
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    EVERY, LANGUAGE, Credit, Defaults, Experience, Method, Need, Recipe, Scene, State, groups, recipes,
-    with_kl_in_reward,
-)
+from assay.method import EVERY, LANGUAGE, Credit, Defaults, Experience, Method, Need, Recipe, Scene, State, groups
+from assay.method import recipes, with_kl_in_reward
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ Yang et al. 2025. The reward that a policy would have to be optimal for is, up t
 token to a reference; so the policy can learn to say by one more token how good its answer is. The token is in no text
 and is never sampled.
 
-Axes: B rows, T decisions.
-Axes: N rows, V vocabulary.
+Axes: B rows, T decisions; in the decoder N rows, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from assay.decoding.sampling_parameters import NarrowedDecoder
-from assay.method import (
-    LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Defaults, Delayed, Experience, Loss, Method, Narrowing,
-    Need, Prepare, Recipe, Regularizer, Rollout, Scene, Schedule, Scored, State, View, Vocabulary, Wrapper, groups,
-    model_name, number, one_later, recipes,
-)
+from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Defaults, Delayed, Experience, Loss
+from assay.method import Method, NarrowedDecoder, Narrowing, Need, Prepare, Recipe, Regularizer, Rollout, Scene
+from assay.method import Schedule, Scored, State, View, Vocabulary, Wrapper, groups, model_name, number, one_later
+from assay.method import recipes
 from assay.parts import Around, Episodes
 
 

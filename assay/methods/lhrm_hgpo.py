@@ -7,7 +7,6 @@ Jiang et al. 2025. A model that thinks about every prompt wastes tokens, one tha
 mode that it rarely takes. Forced halves compare both modes on every prompt. The mode token is not sampled, so its push
 is no policy gradient: it has the same size whatever pi(mode) is, and ends with the clip, the KL and changing winners.
 
-Axes: B rows, T.
 Axes: B rows, T columns, K tokens of an opening.
 """
 
@@ -19,12 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.decoding.sampling_parameters import unwrapped
-from assay.method import (
-    LANGUAGE, AssayError, Copy, Credit, Defaults, Experience, Method, Recipe, Rollout, Scene, State, groups, recipes,
-    text, with_policy,
-)
-from assay.ops.groups import Groups
+from assay.method import LANGUAGE, AssayError, Copy, Credit, Defaults, Experience, Groups, Method, Recipe, Rollout
+from assay.method import Scene, State, groups, recipes, text, unwrapped, with_policy
 from assay.parts import Clip, KlToReference, PolicyGradient, SequenceMean, group_rows
 from assay.tasks.language.prompts import PromptTask
 

@@ -16,12 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Defaults, Experience, Method, Narrowing, Prepare, Recipe, Scene, State, model_name, over_logits,
-    recipes, smallest, with_regularizers, with_token_clip,
-)
-from assay.ops.distributions import categorical_logp
-from assay.ops.divergences import k3
+from assay.method import LANGUAGE, Defaults, Experience, Method, Narrowing, Prepare, Recipe, Scene, State
+from assay.method import categorical_logp, k3, model_name, over_logits, recipes, smallest, with_regularizers
+from assay.method import with_token_clip
 from assay.parts import NEVER, KlWhereHeld
 
 

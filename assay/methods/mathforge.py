@@ -15,9 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, CreditWeight, Defaults, Experience, Method, Recipe, RowStatistic, groups, recipes, with_token_clip,
-)
+from assay.method import LANGUAGE, CreditWeight, Defaults, Experience, Method, Recipe, RowStatistic, groups, recipes
+from assay.method import with_token_clip
 from assay.parts import GroupMean, OutcomeCredit, Reweigh, WithoutIdle
 
 

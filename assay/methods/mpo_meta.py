@@ -16,11 +16,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, AssayError, Choice, Copy, Defaults, Experience, Method, Recipe, Scene, State, TextTask, random, recipes,
-)
+from assay.method import LANGUAGE, AssayError, Choice, Copy, Defaults, Experience, Method, Recipe, Scene, State
+from assay.method import TextTask, hash_of_text, random, recipes
 from assay.parts import KlInReward, OfText, on_last_decision
-from assay.rollouts.text import hash_of_text
 
 Rows = Sequence[Mapping[str, Any]]
 

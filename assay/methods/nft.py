@@ -6,7 +6,6 @@ Chen et al. 2025. r is the prompt's pass rate in its group. The behaviour policy
 policy, so modelling the first models the second. On-policy the gradient is grpo's; off-policy nothing is clipped: a
 wrong answer's gradient fades as it becomes less likely.
 
-Axes: B rows.
 Axes: B sequences, T decisions.
 """
 
@@ -18,9 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Defaults, Experience, Method, Recipe, RowStatistic, TrustRegion, groups, recipes, with_policy,
-)
+from assay.method import LANGUAGE, Defaults, Experience, Method, Recipe, RowStatistic, TrustRegion, groups, recipes
+from assay.method import with_policy
 from assay.parts import GroupMean, OutcomeCredit, PolicyGradient, bounded_ratio
 
 

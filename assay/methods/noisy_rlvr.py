@@ -14,13 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from assay.method import (
-    LANGUAGE, AssayError, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier, groups, recipes,
-)
-from assay.parts import Constant, LeaveOneOut, OutcomeCredit, placed
-from assay.parts.rewards.function import uniform_of
-from assay.parts.rewards.labels import check_labels, labels_of
-from assay.parts.rewards.noise import Rates
+from assay.method import LANGUAGE, AssayError, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier
+from assay.method import groups, recipes
+from assay.parts import Constant, LeaveOneOut, OutcomeCredit, Rates, check_labels, labels_of, placed, uniform_of
 
 TINY = 1e-5
 

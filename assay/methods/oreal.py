@@ -17,13 +17,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Aggregation, Copy, CreditWeight, Defaults, Experience, Method, Need, Phase, Recipe, Stage, recipes,
-)
-from assay.parts import (
-    Column, Constant, KlToReference, LeaveOneOut, Logistic, NoTrust, OfState, OutcomeCredit, PairUp, PolicyGradient,
-    RewardToGo, Reweigh, SequenceMean, Td,
-)
+from assay.method import LANGUAGE, Aggregation, Copy, CreditWeight, Defaults, Experience, Method, Need, Phase, Recipe
+from assay.method import Stage, recipes
+from assay.parts import Column, Constant, KlToReference, LeaveOneOut, Logistic, NoTrust, OfState, OutcomeCredit, PairUp
+from assay.parts import PolicyGradient, RewardToGo, Reweigh, SequenceMean, Td
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    EVERY, TABLE, Adam, Choice, Copy, Defaults, Experience, Method, Need, Origin, Phase, ProxyTask, Recipe, Reward,
-    Scene, Stage, State, Verifier, model_name, recipes,
-)
+from assay.method import EVERY, TABLE, Adam, Choice, Copy, Defaults, Experience, Method, Need, Origin, Phase, ProxyTask
+from assay.method import Recipe, Reward, Scene, Stage, State, Verifier, is_last_true, model_name, recipes
 from assay.models import ActionValue
-from assay.parts import Fragments, FromModel, Label, Log, Logged, OfAction, Replay, Retained
-from assay.parts.targets.labels import told_apart
-from assay.rollouts.text import is_last_true
+from assay.parts import Fragments, FromModel, Label, Log, Logged, OfAction, Replay, Retained, told_apart
 
 
 @dataclass(frozen=True)

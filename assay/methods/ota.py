@@ -8,10 +8,7 @@ goals, 0 where s is the goal. Over long distances a one-step value is flat and n
 advantages; an option discounts once for n steps. Its rivals: n = 1, and one step with discount^(1/n), the same
 horizon.
 
-Axes: B sequences, T columns, N heads.
-Axes: B rows.
-Axes: B sequences, T columns, N members, R numbers of a representation.
-Axes: B sequences, T decisions, N heads, R numbers.
+Axes: B sequences, T columns, N heads or members, R numbers of a representation.
 """
 
 from dataclasses import dataclass, replace
@@ -22,16 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import (
-    CONTINUOUS, CONTROL, ActorHead, Adam, Ask, AssayError, Body, Box, Context, Copy, CriticHead, Defaults, Draw,
-    Experience, Loss, Method, Need, Objective, Prediction, Recipe, Regressed, Regression, Scored, Spec, Stage, View,
-    model_name,
-)
-from assay.models import (
-    Critic, Distribution, Policy, Vectors, feature_size, features, need_goal, of_length_root, vectors,
-)
-from assay.parts import Mixed, NextValue, OfState, OverTransitions, Relabelled, Td, exponential_weight
-from assay.parts.sources.relabelled import Goals, Places
+from assay.method import CONTINUOUS, CONTROL, ActorHead, Adam, Ask, AssayError, Body, Box, Context, Copy, CriticHead
+from assay.method import Defaults, Draw, Experience, Loss, Method, Need, Objective, Prediction, Recipe, Regressed
+from assay.method import Regression, Scored, Spec, Stage, View, model_name
+from assay.models import Critic, Distribution, Policy, Vectors, feature_size, features, need_goal, of_length_root
+from assay.models import vectors
+from assay.parts import Goals, Mixed, NextValue, OfState, OverTransitions, Places, Relabelled, Td, exponential_weight
 
 
 @dataclass(frozen=True)
@@ -224,7 +217,7 @@ class ProposeSubgoal(OverTransitions, Objective):
         return {"right_signs": ((((gain > 0) == (nearer > 0)) & told).sum(), told.sum())}
 
 
-STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
+OPTIMIZER = Adam(learning_rate=1e-3, clip_norm=0.0)
 
 
 def goal_value(critic: str, discount: float) -> Td:
@@ -240,7 +233,7 @@ def ota(
 
     `far` is the least distance of the goals on which `right_signs` is reported.
     """
-    jump = Stage("high value", ("high_value",), critic=(goal_value("high_value", high_discount),), optimizer=STEP)
+    jump = Stage("high value", ("high_value",), critic=(goal_value("high_value", high_discount),), optimizer=OPTIMIZER)
     return Recipe(
         name="ota",
         actor=Policy(head=Hierarchical()),
@@ -248,14 +241,15 @@ def ota(
         copies={"value_target": Copy("value", 0.02), "high_value_target": Copy("high_value", 0.02)},
         source=Relabelled(goals=Mixed(discount=discount)),
         stages=(
-            Stage("value", ("value",), critic=(goal_value("value", discount),), optimizer=STEP),
+            Stage("value", ("value",), critic=(goal_value("value", discount),), optimizer=OPTIMIZER),
             replace(jump, source=Relabelled(goals=Mixed(discount=discount), jump=option)),
-            Stage("low actor", ("actor",), (TowardsSubgoal(),), optimizer=STEP, source=Relabelled(goals=Ahead(10))),
+            Stage("low actor", ("actor",), (TowardsSubgoal(),), optimizer=OPTIMIZER,
+                  source=Relabelled(goals=Ahead(10))),
             Stage(
                 "high actor",
                 trains=("actor",),
                 objective=(ProposeSubgoal(far=far),),
-                optimizer=STEP,
+                optimizer=OPTIMIZER,
                 source=Relabelled(goals=Mixed(current=0.0, future=1.0, discount=1.0), jump=10),
             ),
         ),

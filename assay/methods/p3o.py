@@ -16,12 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Defaults, Experience, Loss, Method, Need, Objective, Recipe, View, groups, recipes, with_kl_in_reward,
-    with_policy,
-)
-from assay.parts import Clip, ProductRatio, bounded_ratio
-from assay.parts.objectives.ratio import of_rows
+from assay.method import LANGUAGE, Defaults, Experience, Loss, Method, Need, Objective, Recipe, View, groups, recipes
+from assay.method import with_kl_in_reward, with_policy
+from assay.parts import Clip, ProductRatio, bounded_ratio, of_rows
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ group is one (problem, prefix), and a prefix ends before it states the answer. S
 mix, and only they are in the held-out score. For control the prefix is the state that a demonstration's first actions
 lead to.
 
-Axes: B problems, N samples of each.
-Axes: B rows, T columns.
+Axes: B rows, T columns; of solutions B problems, N samples of each.
 """
 
 import math
@@ -20,11 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.slots.scene import DISCARDED
-from assay.method import (
-    LANGUAGE, AssayError, Choice, Copy, Defaults, DemonstratedTask, Draw, Experience, Method, Recipe, ResumableTask,
-    Rollout, Scene, State, Task, TextTask, first_decisions, model_name, random, recipes,
-)
+from assay.method import DISCARDED, LANGUAGE, AssayError, Choice, Copy, Defaults, DemonstratedTask, Draw, Experience
+from assay.method import Method, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
+from assay.method import model_name, random, recipes
 from assay.parts import group_rows
 
 

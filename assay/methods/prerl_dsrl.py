@@ -16,10 +16,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import (
-    LANGUAGE, AssayError, Defaults, Experience, Method, Prepare, PromptedTask, Recipe, Scene, State, groups, logp_of,
-    model_name, recipes, with_policy,
-)
+from assay.method import LANGUAGE, AssayError, Defaults, Experience, Method, Prepare, PromptedTask, Recipe, Scene, State
+from assay.method import groups, logp_of, model_name, recipes, with_policy
 from assay.parts import BySign, DualClip, GroupMean, OutcomeCredit, PolicyGradient, Reweigh, WithoutIdle
 
 

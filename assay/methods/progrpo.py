@@ -16,9 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Credit, Defaults, Experience, Method, Recipe, Scene, State, groups, recipes, with_token_clip,
-)
+from assay.method import LANGUAGE, Credit, Defaults, Experience, Method, Recipe, Scene, State, groups, recipes
+from assay.method import with_token_clip
 
 
 def confidence_of(experience: Experience, share: float) -> Tensor:

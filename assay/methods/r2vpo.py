@@ -17,12 +17,9 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import (
-    LANGUAGE, Aggregation, Defaults, Experience, Loss, Method, Need, Prepare, Recipe, Regularizer, Scene, State, View,
-    recipes,
-)
-from assay.parts import Ascent, PolicyGradient, TokenMean, Unclipped, Weighed, bounded_ratio
-from assay.parts.constraints.multiplier import Rule
+from assay.method import LANGUAGE, Aggregation, Defaults, Experience, Loss, Method, Need, Prepare, Recipe, Regularizer
+from assay.method import Scene, State, View, recipes
+from assay.parts import Ascent, PolicyGradient, Rule, TokenMean, Unclipped, Weighed, bounded_ratio
 
 VARIANCE = "ratio_variance"
 """The metric of the updates that the multiplier follows: mean (ratio - 1)^2."""

@@ -7,9 +7,7 @@ Yao et al. 2025. Requiring r - tau log(pi / pi_old) to be equal in a group has t
 behaviour policy, so clipping acts as regularisation. With importance weights and the deviation it is grpo, with a
 penalty OPMD.
 
-Axes: B rows, G groups.
-Axes: B, T decisions.
-Axes: B sequences, T decisions.
+Axes: B sequences, T decisions, G groups.
 """
 
 from collections.abc import Callable
@@ -20,14 +18,11 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Aggregation, Choice, Defaults, Draw, Experience, Loss, Method, Need, Prepare, Recipe, Regularizer,
-    Scene, Schedule, State, TrustRegion, View, divergences, groups, number, random, recipes, with_policy,
-)
-from assay.parts import (
-    LARGEST_LOG_RATIO, GroupDeviation, GroupMean, NoScale, OutcomeCredit, PolicyGradient, TokenMean, Weighed,
-    bounded_ratio,
-)
+from assay.method import LANGUAGE, Aggregation, Choice, Defaults, Draw, Experience, Loss, Method, Need, Prepare, Recipe
+from assay.method import Regularizer, Scene, Schedule, State, TrustRegion, View, divergences, groups, number, random
+from assay.method import recipes, with_policy
+from assay.parts import LARGEST_LOG_RATIO, GroupDeviation, GroupMean, NoScale, OutcomeCredit, PolicyGradient, TokenMean
+from assay.parts import Weighed, bounded_ratio
 
 
 @dataclass(frozen=True)

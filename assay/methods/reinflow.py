@@ -16,15 +16,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from assay.method import (
-    CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Defaults, Experience, Method, Need, Phase, Recipe,
-    Scored, Spec, Stage, normal_sample, ppo, recipes,
-)
-from assay.models import (
-    OfPaths, PathPolicy, Policy, Timed, feature_size, features, need_box, path_logp, path_noise, walked,
-)
-from assay.models.bodies.paths import time_features
-from assay.ops.distributions import HALF_LOG_TWO_PI
+from assay.method import CONTINUOUS, HALF_LOG_TWO_PI, ActorHead, Adam, AssayError, Body, Box, Context, Defaults
+from assay.method import Experience, Method, Need, Phase, Recipe, Scored, Spec, Stage, normal_sample, ppo, recipes
+from assay.models import OfPaths, PathPolicy, Policy, Timed, feature_size, features, need_box, path_logp, path_noise
+from assay.models import time_features, walked
 from assay.parts import Denoising, Log, Logged
 
 

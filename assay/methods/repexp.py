@@ -16,10 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Annotation, AssayError, Copy, Defaults, Draw, Experience, Method, Need, Over, Prepare, Recipe, Scene,
-    State, groups, one_later, random, recipes, with_policy,
-)
+from assay.method import LANGUAGE, Annotation, AssayError, Copy, Defaults, Draw, Experience, Method, Need, Over, Prepare
+from assay.method import Recipe, Scene, State, groups, one_later, random, recipes, with_policy
 from assay.parts import Clip, PolicyGradient, TokenMean, on_last_decision
 
 

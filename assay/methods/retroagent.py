@@ -7,8 +7,7 @@ then grpo over the whole group, with and without a lesson. Zhang et al. 2026. Wh
 learns nothing; the share phi of subtasks tells them apart until the task is won. Lessons are what earlier attempts
 showed, chosen as arms of a bandit.
 
-Axes: B rows, M lessons.
-Axes: B sequences, T decisions.
+Axes: B sequences, T decisions, M lessons.
 """
 
 from collections import Counter
@@ -20,10 +19,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, AssayError, Choice, Defaults, Experience, Method, Origin, PromptedTask, Recipe, Reward, Rollout, Scene,
-    State, TextTask, Verifier, groups, recipes,
-)
+from assay.method import LANGUAGE, AssayError, Choice, Defaults, Experience, Method, Origin, PromptedTask, Recipe
+from assay.method import Reward, Rollout, Scene, State, TextTask, Verifier, groups, recipes
 from assay.parts import Episodes, ScaledReward, group_rows, on_last_decision
 
 

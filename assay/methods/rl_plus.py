@@ -8,8 +8,7 @@ Dong et al. 2025. What the policy never samples cannot be reinforced: grpo sharp
 start. A demonstration enters its group's mean; the balanced ratio needs no model of its author, and has little
 variance.
 
-Axes: B sequences, T decisions.
-Axes: B rows, T columns.
+Axes: B sequences, T columns.
 """
 
 import math
@@ -21,12 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.spaces import MultiDiscrete
-from assay.method import (
-    LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, Defaults, DemonstratedTask, Discrete, Experience,
-    Loss, Method, Need, Objective, Origin, Over, Recipe, Rollout, Scene, Space, State, TrustRegion, View, Vocabulary,
-    concatenate, recipes, with_policy,
-)
+from assay.method import LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, Defaults, DemonstratedTask
+from assay.method import Discrete, Experience, Loss, Method, MultiDiscrete, Need, Objective, Origin, Over, Recipe
+from assay.method import Rollout, Scene, Space, State, TrustRegion, View, Vocabulary, concatenate, recipes, with_policy
 from assay.parts import Around, Clip, Episodes, SequenceMean, TokenMean, Weighed, bounded_ratio, ratio_metrics
 
 

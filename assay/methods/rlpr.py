@@ -17,15 +17,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, AssayError, Copy, Defaults, Experience, Method, Recipe, Reward, Scene, Select, State, groups, logp_of,
-    model_name, recipes, text, with_policy,
-)
-from assay.parts import (
-    Clip, GroupDeviation, GroupMean, Matches, OutcomeCredit, PolicyGradient, SequenceMean, Weighted, WeightedSum,
-    on_last_decision,
-)
-from assay.parts.rewards.likelihood import Reduce, mean_probability
+from assay.method import LANGUAGE, AssayError, Copy, Defaults, Experience, Method, Recipe, Reward, Scene, Select, State
+from assay.method import groups, logp_of, model_name, recipes, text, with_policy
+from assay.parts import Clip, GroupDeviation, GroupMean, Matches, OutcomeCredit, PolicyGradient, Reduce, SequenceMean
+from assay.parts import Weighted, WeightedSum, mean_probability, on_last_decision
 from assay.tasks.language.prompts import PromptTask
 
 

@@ -18,9 +18,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, Defaults, Experience, Method, Recipe, State, constrained, recipes
+from assay.method import CONTROL, Defaults, Experience, Method, Recipe, State, constrained, recipes, safe_ppo
 from assay.parts import CostCredit, CostToGo, LengthCost, Multiplier
-from assay.recipes.constrained import safe_ppo
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from assay.method import LANGUAGE, Copy, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier, recipes
-from assay.parts import ByLabel, KlToReference, Matches, Product, Weighted, WeightedSum, placed
-from assay.parts.rewards.likelihood import geometric_mean
+from assay.parts import ByLabel, KlToReference, Matches, Product, Weighted, WeightedSum, geometric_mean, placed
 
 
 @dataclass(frozen=True)

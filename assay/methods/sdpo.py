@@ -7,9 +7,7 @@ Huebotter et al. 2026. An outcome does not say which token was wrong; a model th
 hindsight. y is the policy's own; q costs two more forward passes and nothing is sampled from it. D is over the
 policy's 100 likeliest tokens and all others together.
 
-Axes: B, T, K candidates.
 Axes: B rows, T columns, K candidates, V actions.
-Axes: B rows, T columns.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Aggregation, AssayError, Copy, Defaults, DemonstratedTask, Experience, Loss, Method, Need, Objective,
-    Prepare, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate, groups, model_name, recipes,
-)
-from assay.ops import logits
+from assay.method import LANGUAGE, Aggregation, AssayError, Copy, Defaults, DemonstratedTask, Experience, Loss, Method
+from assay.method import Need, Objective, Prepare, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate
+from assay.method import groups, logits, model_name, recipes
 from assay.parts import Demonstrations, TokenMean, ratio_metrics
 
 

@@ -16,13 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, AssayError, Copy, Defaults, Experience, GameTask, Method, Recipe, Rollout, RowStatistic, Scene, Stage,
-    State, groups, recipes,
-)
-from assay.parts import (
-    Clip, Demonstrations, Episodes, KlInReward, LogLikelihood, OutcomeCredit, PolicyGradient, group_rows,
-)
+from assay.method import LANGUAGE, AssayError, Copy, Defaults, Experience, GameTask, Method, Recipe, Rollout
+from assay.method import RowStatistic, Scene, Stage, State, groups, recipes
+from assay.parts import Clip, Demonstrations, Episodes, KlInReward, LogLikelihood, OutcomeCredit, PolicyGradient
+from assay.parts import group_rows
 
 
 def by_player(experience: Experience) -> groups.Groups:

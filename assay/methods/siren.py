@@ -16,13 +16,9 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import (
-    LANGUAGE, Defaults, Experience, Method, Prepare, Recipe, Scene, State, model_name, nucleus_entropy, over_logits,
-    recipes, with_regularizers,
-)
-from assay.ops.logits import likeliest
-from assay.parts import MaskedEntropy
-from assay.parts.regularizers.entropy import mean_above
+from assay.method import LANGUAGE, Defaults, Experience, Method, Prepare, Recipe, Scene, State, likeliest, model_name
+from assay.method import nucleus_entropy, over_logits, recipes, with_regularizers
+from assay.parts import MaskedEntropy, mean_above
 
 
 @dataclass(frozen=True)

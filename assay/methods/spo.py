@@ -5,9 +5,7 @@
 Guo et al. 2025. Chain: whole answers, with probes at every cut for the values (the default). Tree: the samples form
 the tree, a node's value is the mean of its children. Nearly certain decisions get no credit (probability mask).
 
-Axes: B rows, N nodes.
-Axes: B rows, T decisions.
-Axes: B rows, T columns, K segments.
+Axes: B rows, T columns, K segments, N nodes.
 """
 
 import math
@@ -19,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import (
-    CONTROL, LANGUAGE, TABLE, AssayError, Credit, Defaults, Draw, Experience, Method, Need, Prepare, Recipe,
-    ResumableTask, Rollout, Scene, Stage, State, Task, concatenate, first_decisions, most_decisions, recipes,
-)
+from assay.method import CONTROL, LANGUAGE, TABLE, AssayError, Credit, Defaults, Draw, Experience, Method, Need, Prepare
+from assay.method import Recipe, ResumableTask, Rollout, Scene, Stage, State, Task, concatenate, first_decisions
+from assay.method import most_decisions, recipes
 from assay.parts import Clip, OutcomeCredit, PolicyGradient, Whiten, group_rows
 
 

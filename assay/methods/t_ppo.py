@@ -17,11 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import (
-    LANGUAGE, Aggregation, AssayError, Credit, Defaults, Draw, Experience, Method, Need, Prepare, Recipe,
-    ResumableTask, Rollout, Scene, State, Target, View, concatenate, has_turns, most_decisions, random, recipes,
-    returns,
-)
+from assay.method import LANGUAGE, Aggregation, AssayError, Credit, Defaults, Draw, Experience, Method, Need, Prepare
+from assay.method import Recipe, ResumableTask, Rollout, Scene, State, Target, View, concatenate, has_turns
+from assay.method import most_decisions, random, recipes, returns
 from assay.parts import DualClip, OfState, PolicyGradient, Td, Whiten
 
 

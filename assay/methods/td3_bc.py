@@ -4,9 +4,7 @@
 
 Fujimoto and Gu 2021. Everything else is TD3. Without the square the actor moves to where the critic extrapolates.
 
-Axes: D observed numbers.
-Axes: B sequences, T decisions.
-Axes: B sequences, T decisions, A dimensions.
+Axes: B sequences, T decisions, D observed numbers, A action dimensions.
 """
 
 from __future__ import annotations
@@ -17,14 +15,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.method import (
-    CONTINUOUS, Annotation, Ask, Body, Context, Defaults, Experience, Loss, Method, Need, Objective, Over, Recipe,
-    Regularizer, Spec, View, model_name, recipes,
-)
+from assay.method import CONTINUOUS, Annotation, Ask, Body, Context, Defaults, Experience, Loss, Method, Need, Objective
+from assay.method import Over, Recipe, Regularizer, Spec, View, logged, model_name, recipes, td3
 from assay.models import ActionValue, Critic, Deterministic, Perceptron, Policy
 from assay.parts import Log, OverTransitions
-from assay.recipes.conservative import logged
-from assay.recipes.off_policy import td3
 
 EPSILON = 1e-3
 

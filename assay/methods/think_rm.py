@@ -15,13 +15,10 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import (
-    LANGUAGE, Credit, Defaults, Experience, Method, Recipe, Reward, Scene, State, groups, recipes, with_regularizers,
-)
-from assay.parts import (
-    FromFunction, KlToReference, OutcomeJudge, PairwiseJudge, RightRanking, SequenceMean, on_last_decision,
-)
-from assay.parts.rewards.judges import margins
+from assay.method import LANGUAGE, Credit, Defaults, Experience, Method, Recipe, Reward, Scene, State, groups, recipes
+from assay.method import with_regularizers
+from assay.parts import FromFunction, KlToReference, OutcomeJudge, PairwiseJudge, RightRanking, SequenceMean, margins
+from assay.parts import on_last_decision
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import (
-    CONTINUOUS, Adam, CriticLoss, Defaults, Experience, Loss, Method, ModelSpec, Phase, Recipe, Scene, State, View,
-    cql, mixed, recipes, rlpd,
-)
+from assay.method import CONTINUOUS, CRITIC_BODY, OPTIMIZER, TARGETS, Adam, CriticLoss, Defaults, Experience, Loss
+from assay.method import Method, ModelSpec, Phase, Recipe, Scene, State, View, cql, mixed, recipes, rlpd
 from assay.models import ActionValue, Critic, Policy, SquashedGaussian, Temperature
 from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at
-from assay.recipes.rlpd import BODY, FOLLOWS, STEP
 
 RETURN = "recorded_return"
 
@@ -98,10 +95,10 @@ def offline(log: Log, weight: float = 5.0, calibrated: bool = False) -> Recipe:
     penalty = Calibrated(plain) if calibrated else plain
     source = LoggedWithReturns((log,), batch=64, discount=DISCOUNT) if calibrated else Logged((log,), batch=64)
     terms = (Td(OwnAction(DISCOUNT)), penalty)
-    critic = replace(base.stages[0], critic=terms, optimizer=STEP)
-    models: dict[str, ModelSpec] = {"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(1.0)}
-    base = replace(base, actor=Policy(BODY, SquashedGaussian()), critics=models, source=source)
-    return replace(base, copies=FOLLOWS, stages=(critic, replace(base.stages[1], optimizer=SLOW)))
+    critic = replace(base.stages[0], critic=terms, optimizer=OPTIMIZER)
+    models: dict[str, ModelSpec] = {"q": Critic(CRITIC_BODY, ActionValue(10)), "temperature": Temperature(1.0)}
+    base = replace(base, actor=Policy(CRITIC_BODY, SquashedGaussian()), critics=models, source=source)
+    return replace(base, copies=TARGETS, stages=(critic, replace(base.stages[1], optimizer=SLOW)))
 
 
 def wsrl(

@@ -5,24 +5,35 @@
 from assay.models.bodies.convolution import Convolution as Convolution
 from assay.models.bodies.normalised import Normalised as Normalised
 from assay.models.bodies.paths import (
-    Timed as Timed, path_logp as path_logp, path_noise as path_noise, walked as walked,
+    Timed as Timed, path_logp as path_logp, path_noise as path_noise, time_features as time_features,
+    walked as walked,
 )
 from assay.models.bodies.perceptron import (
     Perceptron as Perceptron, Vectors as Vectors, feature_size as feature_size, features as features,
-    vectors as vectors,
+    layered as layered, perceptron as perceptron, shaped as shaped, vectors as vectors,
 )
 from assay.models.bodies.standardised import Standardised as Standardised
 from assay.models.bodies.table import Table as Table
 from assay.models.bodies.token_table import TokenTable as TokenTable
 from assay.models.bodies.transformer import Transformer as Transformer
-from assay.models.heads.bins import Bins as Bins
-from assay.models.heads.bounded import Deterministic as Deterministic, SquashedGaussian as SquashedGaussian
+from assay.models.heads.bins import Bins as Bins, decoded as decoded
+from assay.models.heads.bounded import (
+    Deterministic as Deterministic, SquashedGaussian as SquashedGaussian, scored_distance as scored_distance,
+)
 from assay.models.heads.categorical import Categorical as Categorical
 from assay.models.heads.factored import Factored as Factored
-from assay.models.heads.gaussian import Distribution as Distribution, Gaussian as Gaussian
+from assay.models.heads.gaussian import (
+    Distribution as Distribution, Gaussian as Gaussian, GaussianPolicy as GaussianPolicy,
+)
 from assay.models.heads.goals import need_goal as need_goal, of_length_root as of_length_root
 from assay.models.heads.paths import OfPaths as OfPaths, PathPolicy as PathPolicy
 from assay.models.heads.score import TextScore as TextScore
-from assay.models.heads.spaces import need_box as need_box, register_bounds as register_bounds
-from assay.models.heads.value import ActionValue as ActionValue, Greedy as Greedy, Value as Value
+from assay.models.heads.spaces import (
+    is_finite as is_finite, need_box as need_box, need_discrete as need_discrete,
+    register_bounds as register_bounds,
+)
+from assay.models.heads.value import (
+    Acting as Acting, ActionValue as ActionValue, Greedy as Greedy, Value as Value,
+    scored_softmax as scored_softmax,
+)
 from assay.models.model import Critic as Critic, Policy as Policy, Temperature as Temperature

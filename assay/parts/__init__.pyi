@@ -3,19 +3,21 @@
 # ruff: noqa: I001
 # fmt: off
 from assay.parts.aggregations import (
-    FixedLength as FixedLength, OverTransitions as OverTransitions, PromptMean as PromptMean,
-    SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean, Weighed as Weighed,
+    FixedLength as FixedLength, OverDecisions as OverDecisions, OverTransitions as OverTransitions,
+    PromptMean as PromptMean, SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean,
+    Weighed as Weighed,
 )
 from assay.parts.constraints.cost import (
     CostCredit as CostCredit, CostCritic as CostCritic, CostToGo as CostToGo, CostValues as CostValues,
+    channel_of as channel_of,
 )
 from assay.parts.constraints.multiplier import (
-    Ascent as Ascent, Multiplier as Multiplier, Pid as Pid, Priced as Priced,
+    Ascent as Ascent, Multiplier as Multiplier, Pid as Pid, Priced as Priced, Rule as Rule,
 )
 from assay.parts.credit.cost import EndAtCost as EndAtCost
 from assay.parts.credit.judged import ActionValues as ActionValues
 from assay.parts.credit.modes import CountModes as CountModes
-from assay.parts.credit.neighbours import decision_before as decision_before
+from assay.parts.credit.neighbours import decision_after as decision_after, decision_before as decision_before
 from assay.parts.credit.outcome import (
     BatchMean as BatchMean, Constant as Constant, GroupDeviation as GroupDeviation, GroupMean as GroupMean,
     LeaveOneOut as LeaveOneOut, NoScale as NoScale, OutcomeCredit as OutcomeCredit,
@@ -32,7 +34,7 @@ from assay.parts.critics.td import Td as Td
 from assay.parts.curricula.in_order import InOrder as InOrder, next_starts as next_starts
 from assay.parts.fits.logistic import Logistic as Logistic
 from assay.parts.fits.squared import Expectile as Expectile, Squared as Squared
-from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising
+from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising, Weight as Weight
 from assay.parts.objectives.imitation import LogLikelihood as LogLikelihood
 from assay.parts.objectives.labelled import CrossEntropy as CrossEntropy, OutcomeAsLabel as OutcomeAsLabel
 from assay.parts.objectives.pathwise import (
@@ -41,7 +43,7 @@ from assay.parts.objectives.pathwise import (
 from assay.parts.objectives.policy import PolicyGradient as PolicyGradient, ratio_metrics as ratio_metrics
 from assay.parts.objectives.preference import PreferencePair as PreferencePair
 from assay.parts.objectives.ratio import (
-    ProductRatio as ProductRatio, SequenceRatio as SequenceRatio, TokenRatio as TokenRatio,
+    ProductRatio as ProductRatio, SequenceRatio as SequenceRatio, TokenRatio as TokenRatio, of_rows as of_rows,
 )
 from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
 from assay.parts.objectives.trust import (
@@ -56,21 +58,26 @@ from assay.parts.predictions import OfAction as OfAction, OfChoice as OfChoice, 
 from assay.parts.regularizers.divergence import (
     EntropyBonus as EntropyBonus, KlToReference as KlToReference, KlWhereHeld as KlWhereHeld, NEVER as NEVER,
 )
-from assay.parts.regularizers.entropy import MaskedEntropy as MaskedEntropy
+from assay.parts.regularizers.entropy import MaskedEntropy as MaskedEntropy, mean_above as mean_above
 from assay.parts.rewards.combine import (
-    Gated as Gated, Product as Product, StandardisedInGroup as StandardisedInGroup, Weighted as Weighted,
-    WeightedSum as WeightedSum, placed as placed,
+    Gated as Gated, Product as Product, Rescored as Rescored, StandardisedInGroup as StandardisedInGroup,
+    Weighted as Weighted, WeightedSum as WeightedSum, placed as placed,
 )
 from assay.parts.rewards.cost import LengthCost as LengthCost, TaskCost as TaskCost
-from assay.parts.rewards.function import FromFunction as FromFunction, on_last_decision as on_last_decision
+from assay.parts.rewards.function import (
+    FromFunction as FromFunction, on_last_decision as on_last_decision, uniform_of as uniform_of,
+)
 from assay.parts.rewards.judges import (
     FunctionJudge as FunctionJudge, ModelJudge as ModelJudge, OutcomeJudge as OutcomeJudge,
-    PairwiseJudge as PairwiseJudge,
+    PairwiseJudge as PairwiseJudge, margins as margins,
 )
-from assay.parts.rewards.labels import ByLabel as ByLabel
+from assay.parts.rewards.labels import ByLabel as ByLabel, check_labels as check_labels, labels_of as labels_of
 from assay.parts.rewards.learned import FromModel as FromModel
-from assay.parts.rewards.length import ByLength as ByLength
-from assay.parts.rewards.noise import Noisy as Noisy
+from assay.parts.rewards.length import ByLength as ByLength, inverse as inverse
+from assay.parts.rewards.likelihood import (
+    Reduce as Reduce, geometric_mean as geometric_mean, mean_probability as mean_probability,
+)
+from assay.parts.rewards.noise import Noisy as Noisy, Rates as Rates, noisy as noisy
 from assay.parts.rewards.ranking import RightRanking as RightRanking
 from assay.parts.rewards.scaled import ScaledReward as ScaledReward
 from assay.parts.rewards.text import Matches as Matches, OfText as OfText
@@ -84,7 +91,7 @@ from assay.parts.rollouts.narrowed import Narrowed as Narrowed
 from assay.parts.rollouts.revisits import Revisits as Revisits
 from assay.parts.rollouts.stale import Stale as Stale
 from assay.parts.rollouts.standardised import Standardising as Standardising
-from assay.parts.sources.conditions import Ends as Ends
+from assay.parts.sources.conditions import Condition as Condition, Ends as Ends
 from assay.parts.sources.demonstrations import (
     DemonstratedDecisions as DemonstratedDecisions, Demonstrations as Demonstrations, Pairs as Pairs,
 )
@@ -92,10 +99,15 @@ from assay.parts.sources.fresh import (
     FreshDecisions as FreshDecisions, FreshSequences as FreshSequences, need_fresh as need_fresh,
 )
 from assay.parts.sources.logged import Log as Log, Logged as Logged, at as at
-from assay.parts.sources.relabelled import Mixed as Mixed, Play as Play, Relabelled as Relabelled
-from assay.parts.sources.replay import PLAIN as PLAIN, Replay as Replay, from_columns as from_columns
+from assay.parts.sources.relabelled import (
+    Goals as Goals, Mixed as Mixed, Places as Places, Play as Play, Relabelled as Relabelled,
+)
+from assay.parts.sources.replay import (
+    PLAIN as PLAIN, Replay as Replay, check_warmup as check_warmup, from_columns as from_columns,
+    transitions as transitions,
+)
 from assay.parts.sources.retained import Retained as Retained
-from assay.parts.targets.labels import Label as Label
+from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,
     SoftTwin as SoftTwin,

@@ -13,7 +13,7 @@ from assay.parts.sources.conditions import Ends
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.retained import Retained
 from assay.parts.targets.labels import Label, told_apart
-from assay.recipes.rlpd import BODY, STEP
+from assay.recipes.rlpd import CRITIC_BODY, OPTIMIZER
 
 NEEDED = Ends(some=True, reason="a classifier needs successes. Use a task whose episodes end where it is solved")
 DEMOS = Logged((Log(episodes=20, noise=0.0),), condition=NEEDED)
@@ -24,7 +24,7 @@ PAID = FromModel(OF, after=True)
 def classifier(negatives: Origin) -> Stage:
     """The classifier's stage: demonstrated successes against the states of these rows."""
     shown, others = Label(0.9, int(Origin.DATASET), after=True, ends=True), Label(0.1, int(negatives), after=True)
-    return Stage("success", ("success",), critic=told_apart(OF, shown, others), optimizer=STEP)
+    return Stage("success", ("success",), critic=told_apart(OF, shown, others), optimizer=OPTIMIZER)
 
 
 def classified(base: Recipe, source: Retained, refresh: bool = True) -> Recipe:
@@ -33,7 +33,7 @@ def classified(base: Recipe, source: Retained, refresh: bool = True) -> Recipe:
     The classifier is pretrained on demonstrations alone. With `refresh` it is trained further, with the policy's states
     as negatives: a classifier of demonstrations alone has false positives in states that none of them visits.
     """
-    success, shown = {"success": Critic(BODY)}, (classifier(Origin.DATASET),)
+    success, shown = {"success": Critic(CRITIC_BODY)}, (classifier(Origin.DATASET),)
     first = replace(base, name="classifier", critics=success, copies={}, rollout=None, source=DEMOS, stages=shown)
     online = replace(
         base, rewards=(*base.rewards, PAID), source=replace(source, reward=replace(PAID, ends=True)),

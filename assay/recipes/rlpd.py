@@ -17,9 +17,9 @@ from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import OwnAction
 
-STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
-FOLLOWS = {"q_target": Copy(of="q", rate=0.02)}
-BODY = Normalised((64, 64))
+OPTIMIZER = Adam(learning_rate=1e-3, clip_norm=0.0)
+TARGETS = {"q_target": Copy(of="q", rate=0.02)}
+CRITIC_BODY = Normalised((64, 64))
 
 
 def mixed(log: Logged, warmup: int, kept: float = 0.5) -> Retained:
@@ -47,14 +47,14 @@ def rlpd(
     climb, target = MaximizeSoftQ(averaged=averaged), OwnAction(discount, subset=2 if critics > 2 else 0)
     return Recipe(
         name="rlpd",
-        actor=Policy(BODY, SquashedGaussian()),
-        critics={"q": Critic(BODY, ActionValue(critics)), "temperature": Temperature(temperature)},
-        copies=FOLLOWS,
+        actor=Policy(CRITIC_BODY, SquashedGaussian()),
+        critics={"q": Critic(CRITIC_BODY, ActionValue(critics)), "temperature": Temperature(temperature)},
+        copies=TARGETS,
         rollout=Fragments(num_envs=1, steps=8),
         source=source,
         stages=(
-            Stage("critic", trains=("q",), critic=(Td(target),), optimizer=STEP),
-            Stage("actor", ("actor", "temperature"), (climb, MatchEntropy(entropy)), optimizer=STEP, every=4),
+            Stage("critic", trains=("q",), critic=(Td(target),), optimizer=OPTIMIZER),
+            Stage("actor", ("actor", "temperature"), (climb, MatchEntropy(entropy)), optimizer=OPTIMIZER, every=4),
         ),
         steps=180,
     )

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Adam, Copy, Defaults, Delayed, Recipe, Stage
+from assay.method import LANGUAGE, Adam, Copy, Defaults, Delayed, Recipe, Stage, reinforce
 from assay.methods.archer.objectives import TurnGradient
 from assay.methods.archer.source import NewTurns, ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.models import ActionValue, Critic, Transformer
-from assay.recipes.group import reinforce
 
 
 def turn_critic(world: Defaults = LANGUAGE) -> Recipe:

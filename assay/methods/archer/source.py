@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import Draw, Experience, Scene, Source, State, Task, Vocabulary, decided_again, model_name, random
+from assay.method import Draw, Experience, Scene, Source, State, Task, Vocabulary, complete, decided_again, model_name
+from assay.method import random
 from assay.methods.archer import turns
-from assay.parts import PLAIN, Replay, from_columns
-from assay.parts.sources.replay import check_warmup
-from assay.rollouts.completions import complete
+from assay.parts import PLAIN, Replay, check_warmup, from_columns
 
 PADDED_TO = 16
 """Widths are multiples of this, so that the buffer is seldom widened."""

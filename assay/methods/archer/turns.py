@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from assay.method import Experience
-from assay.parts import decision_before
-from assay.parts.credit.neighbours import decision_after
+from assay.parts import decision_after, decision_before
 
 
 def turn_begins(experience: Experience) -> Tensor:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from assay.method import Ask, AssayError, Body, Box, Context, Discrete, Spec, State
 from assay.methods.gbrl.splits import leaf_numbers
-from assay.models import feature_size, features
-from assay.models.bodies.perceptron import shaped
+from assay.models import feature_size, features, shaped
 
 AT_ONCE = 4_000_000
 """Leaves looked up at a time."""

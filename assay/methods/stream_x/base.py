@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from assay.core.optimizers import Averaging
-from assay.method import CONTROL, Defaults, Linear, ObGD, Recipe, Stage, Traced
+from assay.method import CONTROL, Averaging, Defaults, Linear, ObGD, Recipe, Stage, Traced
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled
 from assay.methods.stream_x.stream import OneByOne, Stream

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.method import Ask, AssayError, Body, Context, Spec
-from assay.models import Perceptron, Vectors, feature_size, features
-from assay.models.bodies.perceptron import layered
+from assay.models import Perceptron, Vectors, feature_size, features, layered
 
 SPARSITY = 0.9
 

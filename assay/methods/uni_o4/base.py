@@ -2,18 +2,15 @@
 
 from dataclasses import replace
 
-from assay.core.optimizers import Descent
-from assay.method import CONTINUOUS, Adam, Copy, Defaults, Gate, Linear, Phase, Recipe, Stage, ppo
+from assay.method import CONTINUOUS, Adam, Copy, Defaults, Descent, Gate, Linear, Phase, Recipe, Stage, ppo
 from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising
 from assay.models import Critic, Perceptron, Policy
-from assay.parts import (
-    Clip, Ends, Expectile, FreshDecisions, Log, Logged, NextValue, OfState, PolicyGradient, RecordedAction, Td,
-    Whiten,
-)
+from assay.parts import Clip, Ends, Expectile, FreshDecisions, Log, Logged, NextValue, OfState, PolicyGradient
+from assay.parts import RecordedAction, Td, Whiten
 
-MEMBERS, DISCOUNT, STEP = 4, 0.95, Adam(learning_rate=1e-3, clip_norm=0.0)
+MEMBERS, DISCOUNT, OPTIMIZER = 4, 0.95, Adam(learning_rate=1e-3, clip_norm=0.0)
 
 
 WIDE = Perceptron((128, 128))
@@ -41,10 +38,10 @@ def cloned(log: Log) -> Recipe:
         copies={"q_target": Copy(of="q", rate=0.02)},
         source=Logged((log,), batch=128, condition=ENDLESS),
         stages=(
-            Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP),
-            Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.7), OfState()),), optimizer=STEP),
-            Stage("q", trains=("q",), critic=(Td(NextValue(DISCOUNT)),), optimizer=STEP),
-            Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=STEP),
+            Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=OPTIMIZER),
+            Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.7), OfState()),), optimizer=OPTIMIZER),
+            Stage("q", trains=("q",), critic=(Td(NextValue(DISCOUNT)),), optimizer=OPTIMIZER),
+            Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=OPTIMIZER),
         ),
         steps=400,
     )

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from assay.method import CriticLoss, Experience, Loss, Objective, View, model_name
 from assay.models import features
-from assay.parts import OverTransitions
-from assay.parts.aggregations import OverDecisions
+from assay.parts import OverDecisions, OverTransitions
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.method import ActorHead, Ask, Body, Box, Context, CriticHead, Experience, Spec, distributions
-from assay.models import ActionValue, feature_size, need_box, register_bounds
-from assay.models.heads.gaussian import GaussianPolicy
+from assay.models import ActionValue, GaussianPolicy, feature_size, need_box, register_bounds
 
 
 class GaussianCommittee(GaussianPolicy):

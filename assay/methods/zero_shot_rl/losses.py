@@ -11,10 +11,8 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from assay.method import (
-    CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Defaults, Experience, Loss, Objective, Recipe, Stage, View,
-    model_name,
-)
+from assay.method import CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Defaults, Experience, Loss, Objective, Recipe
+from assay.method import Stage, View, model_name
 from assay.methods.zero_shot_rl.models import ForwardBackward, ForwardBackwardActor
 from assay.models import Policy
 from assay.parts import Mixed, OverTransitions, Play, Relabelled

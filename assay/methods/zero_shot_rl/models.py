@@ -13,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from assay.method import ActorHead, Ask, Body, Box, Context, Discrete, Experience, Need, Scored, Space, Spec
-from assay.models import Vectors, need_goal, of_length_root, register_bounds, vectors
-from assay.ops import distributions
-from assay.models.heads.bounded import scored_distance
-from assay.models.heads.spaces import is_finite
-from assay.models.heads.value import scored_softmax
+from assay.method import distributions
+from assay.models import Vectors, is_finite, need_goal, of_length_root, register_bounds, scored_distance, scored_softmax
+from assay.models import vectors
 
 OCTAVES = (1.0, 2.0, 4.0)
 
