@@ -6,16 +6,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from assay.claims import stamps
-from assay.claims.claim import FAMILIES, Method
+from assay.claims.find import find_claims
 from assay.claims.mutants import trial
 from assay.core.difference import ABSENT, Change, brief
 from assay.datasets.recorded import sources_of
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Defaults
+from assay.recipes.method import FAMILIES, Method
 from assay.report import claims, methods
-from assay.runs import catalogue
+from assay.runs import catalogue, method_index
 from tools.docs_figures import interval_figure
 from tools.docs_links import DOCS, ROOT, source_block
 from tools.docs_text import bullets, capital, code, plain, prose, table
@@ -71,16 +73,28 @@ def method_page(key: str) -> str:
 def facts_table(facts: Mapping[str, Any]) -> str:
     """Returns paper, family, worlds, default task, names and source of a method."""
     found = ARXIV.fullmatch(facts["paper"])
-    folder = catalogue.folder_of(facts["name"]).name
+    path = method_path(facts["name"])
     rows = {
         "paper": f"[{facts['paper']}](https://arxiv.org/abs/{found[1]})" if found else plain(facts["paper"]),
         "family": f"[{facts['family']}](index.md#{anchor(facts['family'])})",
         "worlds": ", ".join(facts["worlds"]),
         "default task": code(facts["task"]),
         "also called": ", ".join(map(code, facts["aliases"])),
-        "source": f"[assay/methods/{folder}](../source/assay/methods/{folder}.md)",
+        "source": f"[{path}](../source/{path}.md)",
     }
     return table(("", ""), [(f"**{name}**", text) for name, text in rows.items() if text])
+
+
+def source_files(key: str) -> list[Path]:
+    """Returns the files of a method, then that of its claims."""
+    file = method_index.entries()[catalogue.method_key(key)].file
+    own = sorted(file.parent.glob("*.py")) if file.stem == "__init__" else [file]
+    return [*own, ROOT / "assay" / "claims" / f"{method_index.stem_of(catalogue.method_key(key))}.py"]
+
+
+def method_path(key: str) -> str:
+    """Returns the path of a method's file or folder from the root, without its ending."""
+    return f"assay/methods/{method_index.stem_of(catalogue.method_key(key))}"
 
 
 def anchor(title: str) -> str:
@@ -104,7 +118,7 @@ def changes_table(changes: Sequence[Change] | None, base: str | None) -> str:
 
 def base_link(base: str | None) -> str:
     """Returns the name of a recipe, linked if it is a method."""
-    known = catalogue.names().get(str(base).replace("_", "-"))
+    known = method_index.names().get(str(base).replace("_", "-"))
     return f"[{base}]({known.partition(':')[0]}.md)" if known else code(base)
 
 
@@ -217,7 +231,7 @@ def mutants_text(key: str, kept: Mapping[str, Any] | None) -> str:
         "not caught survived if it changes a short run, was stopped if that run ends with an error, else has no effect."
     )
     text = f"{words}\n\n{table(list(named), [[str(count) for count in named.values()]])}"
-    equivalent = catalogue.find_method(key)[1].equivalent
+    equivalent = find_claims(key).equivalent
     if equivalent:
         rows = [(code(name), plain(reason)) for name, reason in equivalent.items()]
         text += "\n\n" + table(("equivalent mutant", "why no claim can reject it"), rows)
@@ -278,9 +292,8 @@ def pages() -> dict[str, str]:
     made = {"methods/index.md": index_page(rows)}
     for row in rows:
         made[f"methods/{row['name']}.md"] = method_page(row["name"])
-        folder = catalogue.folder_of(row["name"])
-        path = folder.relative_to(ROOT).as_posix()
-        files = "\n".join(source_block(file) for file in sorted(folder.glob("*.py")) if file.stat().st_size)
+        path = method_path(row["name"])
+        files = "\n".join(source_block(file) for file in source_files(row["name"]))
         made[f"source/{path}.md"] = f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n{files}"
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from assay.runs import catalogue
+from assay.runs import method_index
 
 BREAKS = re.compile(r"(?<=[.,(=])(?=\w)")
 """Where long code in a table may be broken."""
@@ -27,7 +27,7 @@ def literal(text: str) -> str:
 
 def capital(text: str) -> str:
     """Returns a sentence as text of HTML, with a capital unless it begins with the name of a method."""
-    begins = re.split(r"[\s:,']", text, maxsplit=1)[0] in catalogue.names()
+    begins = re.split(r"[\s:,']", text, maxsplit=1)[0] in method_index.names()
     return escape(text if begins else text[:1].upper() + text[1:], quote=False).replace("|", "&#124;")
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assay.claims.claim import Measured
+from assay.claims.find import find_claims
 from assay.runs import catalogue
 from assay.statistics.intervals import mean_interval
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, nargs="+")
     found: dict[str, Gains] = {}
     tasks = {
-        name: {method.default_task, *(claim.task for claim in method.claims if isinstance(claim, Measured))}
+        name: {method.default_task, *(claim.task for claim in find_claims(name).measured)}
         for name, method in catalogue.methods().items()
     }
 

@@ -2,11 +2,13 @@
 
     python tools/method_cost.py
 
-The lines of a method are those of its own folder, and those of shared modules and of shared part classes that no other
-method reaches. A method reaches the modules that its folder imports, what these import, and the classes of the parts
-in its recipes. Lines count code and docstrings, no blank lines and no comments. Last comes what has fewer than two
-users: shared parts that belong into a method's folder or that no recipe uses. A part that a base of `assay.recipes`
-names is shared with all that is derived from the base, so it is not among them.
+The lines of a method are those of its file or folder and of its claims, and those of shared modules (parts, models,
+recipes, probes, tasks) and of shared part classes that no other method reaches. A method reaches the modules that its
+files import, what these import, and the classes of the parts in its recipes. Lines count code and docstrings, no blank
+lines and no comments. Then come the whole files, as a reader sees them: all lines of a method and of its claims, and
+the lines of its import statements. Last comes what has fewer than two users: shared parts that belong into a method's
+file or that no recipe uses. A part that a base of `assay.recipes` names is shared with all that is derived from the
+base, so it is not among them.
 """
 
 from __future__ import annotations
@@ -24,22 +26,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from assay.claims.discover import classes_of, modules_of  # noqa: E402
+from assay.claims.find import find_claims  # noqa: E402
 from assay.core.settings import children  # noqa: E402
-from assay.runs import catalogue  # noqa: E402
-from assay.runs.code import imported_by, source_of  # noqa: E402
+from assay.runs import catalogue, method_index  # noqa: E402
+from assay.runs.code import homes_in, imported_by, source_of  # noqa: E402
 
-SHARED = ("assay.parts.", "assay.models.", "assay.recipes.", "assay.claims.")
+SHARED = ("assay.parts.", "assay.models.", "assay.recipes.", "assay.tasks.", "assay.claims.")
 """Where lines stand that methods share."""
-MEDIAN, LARGEST = 150, 500
-"""What the median method and the largest one may cost."""
-VERIFIABLE = (
-    "lite-ppo", "nsr", "ace", "a-grae", "progrpo", "mathforge", "etr", "pacs", "real", "oreal", "kimi-k1.5",
-    "direct-advantage-po", "p3o", "r2vpo", "dph-rl", "self-interference", "siren", "dsdr", "lp-reg", "prerl-dsrl",
-    "repexp", "laser", "lhrm-hgpo", "wgrpo-pairing", "remax", "policy-cliff", "rlsp", "echo-chamber", "simplerl-zoo",
-)  # fmt: skip
-"""Systems of learning from verifiable rewards."""
-MEDIAN_VERIFIABLE = 100
-"""What the median of them may cost."""
+LARGEST = 800
+"""What the largest method may cost; there is no budget for a median, which would be steered to."""
 
 
 # ---------------------------------------------------------------------------------------------------- lines
@@ -64,11 +59,14 @@ def first_line(node: ast.ClassDef) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------- who uses what
-def folder_modules(method: str) -> set[str]:
-    """The modules of a method's own folder."""
-    folder = catalogue.folder_of(method)
-    own = f"assay.methods.{folder.name}"
-    return {own if path.stem == "__init__" else f"{own}.{path.stem}" for path in folder.glob("*.py")}
+def own_modules(method: str) -> set[str]:
+    """The modules of a method: its file or folder, and its claims."""
+    entry = method_index.entries()[method]
+    claims = f"assay.claims.{method_index.stem_of(method)}"
+    if entry.file.stem != "__init__":
+        return {entry.module, claims}
+    inner = (path.stem for path in entry.file.parent.glob("*.py"))
+    return {claims, *(entry.module if stem == "__init__" else f"{entry.module}.{stem}" for stem in inner)}
 
 
 def reached(modules: Iterable[str]) -> set[str]:
@@ -88,9 +86,10 @@ def named_classes(modules: Iterable[str]) -> set[tuple[str, str]]:
     found = set()
     for module in modules:
         for node in ast.walk(ast.parse(source_of(module))):
-            if isinstance(node, ast.ImportFrom) and node.module and f"{node.module}.".startswith(SHARED):
-                found |= {(node.module, alias.name) for alias in node.names}
-    return found
+            if isinstance(node, ast.ImportFrom) and node.module:
+                homes = homes_in(node.module)
+                found |= {(homes.get(alias.name, node.module), alias.name) for alias in node.names}
+    return {one for one in found if f"{one[0]}.".startswith(SHARED)}
 
 
 def part_classes(value: Any) -> set[tuple[str, str]]:
@@ -103,10 +102,10 @@ def uses(method: str) -> set[tuple[str, str]]:
     """(module, class) of all shared classes that a method uses: in its recipes, or by name in its folder."""
     found = catalogue.methods()[method]
     makers = [found.recipe, *found.variants.values()]
-    sides = [one for claim in found.measured for one in (claim.ours, claim.theirs) if is_dataclass(one)]
+    sides = [one for claim in find_claims(method).measured for one in (claim.ours, claim.theirs) if is_dataclass(one)]
     recipes = [maker(world) for maker in makers for world in found.worlds]
     used = set().union(*(part_classes(recipe) for recipe in [*recipes, *sides]))
-    return {one for one in used | named_classes(folder_modules(method)) if f"{one[0]}.".startswith(SHARED)}
+    return {one for one in used | named_classes(own_modules(method)) if f"{one[0]}.".startswith(SHARED)}
 
 
 def users_of_parts() -> dict[tuple[str, str], set[str]]:
@@ -132,11 +131,11 @@ def few_users() -> dict[str, str]:
 
 def costs() -> dict[str, int]:
     """All lines that only one method uses, by method."""
-    modules = {method: reached(folder_modules(method)) for method in catalogue.methods()}
+    modules = {method: reached(own_modules(method)) for method in catalogue.methods()}
     users = users_of_parts()
     found = {}
     for method, mine in modules.items():
-        own = sum(len(counted(module)) for module in folder_modules(method))
+        own = sum(len(counted(module)) for module in own_modules(method))
         others = set().union(*(theirs for other, theirs in modules.items() if other != method))
         alone = mine - others
         own += sum(len(counted(module)) for module in alone)
@@ -145,18 +144,34 @@ def costs() -> dict[str, int]:
     return found
 
 
+def whole_files(method: str) -> tuple[int, int, int]:
+    """All lines of a method's files, of its claims, and of the import statements of its main file."""
+    claims = f"assay.claims.{method_index.stem_of(method)}"
+    own = sum(len(source_of(module).splitlines()) for module in own_modules(method) - {claims})
+    tree = ast.parse(method_index.entries()[method].file.read_text())
+    spans = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in tree.body if is_import(node)]
+    return own, len(source_of(claims).splitlines()), sum(spans)
+
+
+def is_import(node: ast.stmt) -> bool:
+    """Whether a statement is an import."""
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
 def main() -> int:
     """Prints the table."""
-    found = costs()
-    print(f"{'method':28}{'lines that only it uses':>24}")
+    found, files = costs(), {method: whole_files(method) for method in catalogue.methods()}
+    print(f"{'method':28}{'lines that only it uses':>24}{'file':>8}{'claims':>8}{'both':>8}{'imports':>9}")
     for method, lines in sorted(found.items(), key=lambda each: each[1]):
-        print(f"{method:28}{lines:24}")
-    ordered = sorted(found.values())
-    print(f"\nmedian   {statistics.median(ordered):g} (budget {MEDIAN})")
-    print(f"p90      {ordered[int(0.9 * len(ordered))]}")
-    print(f"largest  {ordered[-1]} (budget {LARGEST})")
-    verifiable = statistics.median(found[name] for name in VERIFIABLE)
-    print(f"median of systems with verifiable rewards  {verifiable:g} (budget {MEDIAN_VERIFIABLE})")
+        own, claims, imports = files[method]
+        print(f"{method:28}{lines:24}{own:8}{claims:8}{own + claims:8}{imports:9}")
+    columns = list(found.values()), *([one[place] for one in files.values()] for place in (0, 1, 2))
+    for title, column in zip(("lines that only it uses", "file", "claims", "imports"), columns, strict=True):
+        ordered = sorted(column)
+        print(f"{title:24} median {statistics.median(ordered):g}, p90 {ordered[int(0.9 * len(ordered))]}, "
+              f"largest {ordered[-1]}")
+    both = sorted(own + claims for own, claims, _ in files.values())
+    print(f"{'file and claims':24} median {statistics.median(both):g}, largest {both[-1]}")
     print("\nshared parts with fewer than two users")
     for name, user in few_users().items():
         print(f"  {name:60}{user}")

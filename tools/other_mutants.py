@@ -39,11 +39,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from assay.claims.claim import Method  # noqa: E402
 from assay.claims.mutants.edits import compiled, installed, tree_of  # noqa: E402
-from assay.claims.mutants.find import Mutant, functions_of, is_other  # noqa: E402
+from assay.claims.mutants.find import Mutant, functions_of, is_other, own_module  # noqa: E402
 from assay.claims.mutants.rules import text, variants  # noqa: E402
 from assay.claims.mutants.trial import CAUGHT, SURVIVED, Result, trials  # noqa: E402
+from assay.recipes.method import Method  # noqa: E402
 from assay.runs import catalogue  # noqa: E402
 
 FILE = ROOT / "benchmarks" / "other_mutants.json"
@@ -144,7 +144,7 @@ def holds(body: Sequence[ast.stmt], kind: type[ast.AST]) -> bool:
 
 def others(key: str, method: Method, seed: int) -> list[Mutant]:
     """Returns the mutants of a method in random order, in turn one of its own code and one of shared code."""
-    own = f"assay.methods.{catalogue.folder_of(key).name}"
+    own = own_module(key)
     found: dict[bool, list[Mutant]] = {True: [], False: []}
     for name, function in functions_of(key, method).items():
         for rule, told, changed in variants(tree_of(function), sites):

@@ -29,7 +29,8 @@ class Finding:
 class Exact:
     """A number that must equal, or be at most or at least, another: true for every seed, computed in milliseconds.
 
-    Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`.
+    Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`. Every exact claim rejects a
+    mutant that no earlier one of its method does, except those that only illustrate (`illustrates`), at most two.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Exact:
     at_most: float | None = None
     at_least: float | None = None
     tolerance: float = 1e-6
+    illustrates: bool = False
 
     def __post_init__(self) -> None:
         given = [bound for bound in (self.equals, self.at_most, self.at_least) if bound is not None]

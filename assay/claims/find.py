@@ -39,5 +39,18 @@ def built_in_claims(key: str) -> Claims:
 
 
 def all_claims() -> Mapping[str, Claims]:
-    """Returns the claims of every built-in method that can be imported, by key."""
-    return {key: built_in_claims(key) for key in catalogue.methods()}
+    """Returns the claims of every built-in method, by key, as far as both can be imported."""
+    broken = broken_claims()
+    return {key: built_in_claims(key) for key in catalogue.methods() if key not in broken}
+
+
+@cache
+def broken_claims() -> Mapping[str, str]:
+    """Returns the built-in methods whose claims cannot be imported, and why."""
+    found = {}
+    for key in catalogue.methods():
+        try:
+            built_in_claims(key)
+        except AssayError as error:
+            found[key] = str(error)
+    return found

@@ -155,6 +155,7 @@ def try_mutants(options: argparse.Namespace) -> int:
         path, found[key] = trial.write(key, results), trial.summary(results)
         if not options.json:
             out.print(claim_tables.mutant_table(key, results, shows_caught=bool(options.name)))
+            out.print(claim_tables.cover_table(key, results))
             out.print(f"written to {path}", style="dim", markup=False)
     if options.json:
         print(json.dumps(found, indent=2))

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from assay.cli.options import parsed_settings
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
@@ -31,9 +32,9 @@ MOST_EPISODES = 1_000_000
 KINDS = ("random", "scripted", "play", *WITH_AGENT)
 
 
-def data(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    """`assay data`: runs one of its commands; `settings` are those of the agent."""
-    options.settings = settings
+def data(options: argparse.Namespace) -> int:
+    """`assay data`: runs one of its commands; `--set` are settings of the agent."""
+    options.settings = parsed_settings(vars(options).get("set", []))
     return COMMANDS[options.data_command](options)
 
 

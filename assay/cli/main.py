@@ -364,14 +364,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_command(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit code; prints warnings and errors of the package in one line each."""
-    from assay.cli import commands
+    from assay.cli.commands import command_function
     from assay.core.errors import AssayError
     from assay.core.store import CheckpointError, RunLocked
 
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
-            return commands.COMMANDS[options.command](options)
+            return command_function(options.command)(options)
     except (AssayError, CheckpointError, RunLocked) as error:
         print(f"assay: {' '.join(str(error).split())}", file=sys.stderr)  # an exception of own code may have many lines
         return error.exit_code if isinstance(error, AssayError) else 2

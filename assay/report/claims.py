@@ -16,6 +16,7 @@ from rich.text import Text
 
 from assay.claims import stamps, verdicts
 from assay.claims.claim import Expect, Measured
+from assay.claims.find import find_claims
 from assay.claims.mutants import trial
 from assay.report.units import effect_unit, effect_words, scale_of
 from assay.runs import catalogue
@@ -189,6 +190,19 @@ def mutant_table(key: str, results: Sequence[trial.Result], shows_caught: bool) 
     for one in results:
         if shows_caught or one.outcome == trial.SURVIVED:
             table.add_row(Text(one.outcome, style=OUTCOMES[one.outcome]), one.rule, Text(one.name), Text(one.claim))
+    return table
+
+
+def cover_table(key: str, results: Sequence[trial.Result]) -> Table:
+    """Returns how many mutants each exact claim is the first of its file to reject."""
+    cover = trial.summary(results)["cover"]
+    title = Text("cover: mutants that each claim is the first to reject", style="bold")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for claim in find_claims(key).exact:
+        count = cover.get(claim.name, 0)
+        needless = "  needless: drop it, or mark it illustrates=True"
+        note = "  illustrates" if claim.illustrates else "" if count else needless
+        table.add_row(Text(str(count)), Text.assemble(claim.name, (note, "dim" if claim.illustrates else "yellow")))
     return table
 
 

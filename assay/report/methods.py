@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.claims import stamps, verdicts
-from assay.claims.find import find_claims
+from assay.claims.find import broken_claims, find_claims
 from assay.claims.mutants import trial
 from assay.claims.records import read_verdict
 from assay.core.difference import ABSENT, Change, brief, differences
@@ -24,7 +24,7 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, T
 from assay.recipes.method import FAMILIES, Method
 from assay.report import claims
 from assay.report.tables import console
-from assay.runs import catalogue
+from assay.runs import catalogue, method_index
 
 LETTERS = {LANGUAGE.name: "L", CONTROL.name: "D", CONTINUOUS.name: "C", TABLE.name: "T", PREFERENCES.name: "P"}
 LETTERS_IN_WORDS = "L language, D control with discrete actions, C continuous control, T tabular, P preference pairs"
@@ -64,9 +64,11 @@ def told(changes: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """Returns one row per method, by family and then by name."""
-    rows = []
+    """Returns one row per method whose file and claims can be imported, by family and then by name."""
+    rows, broken = [], broken_methods()
     for name, method in catalogue.methods().items():
+        if name in broken:
+            continue
         verdict = read_verdict(name)
         changes = changes_of(method)
         rows.append(
@@ -89,6 +91,11 @@ def method_rows() -> list[dict[str, Any]]:
             }
         )
     return sorted(rows, key=lambda row: (FAMILIES.index(row["family"]), row["name"]))
+
+
+def broken_methods() -> dict[str, str]:
+    """Returns the methods whose file or claims cannot be imported, and why."""
+    return {**method_index.broken_methods(), **broken_claims()}
 
 
 def method_facts(name: str) -> dict[str, Any]:
@@ -183,6 +190,8 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
             out.print(Padding(summary(row), (0, 0, 0, 4)))
     if is_wide:
         out.print(table)
+    for name, error in broken_methods().items():
+        out.print(Text.assemble((f"  {name}  ", "bold red"), (error, "red")))
     legend(out, rows)
     if tasks:
         more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs, reasoning-gym:NAME"

@@ -99,7 +99,7 @@ def effect_unit(metric: Any, task: str) -> str:
 
 def score_unit(task: str) -> str:
     """Returns the unit of a built-in task's scores: points in language, payoff in games, else return."""
-    make = catalogue.tasks().get(task.partition(":")[0])
+    make = catalogue.built_in_task(task.partition(":")[0])
     while isinstance(make, functools.partial):
         make = make.func
     folders = getattr(make, "__module__", "").split(".")[2:]

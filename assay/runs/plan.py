@@ -222,7 +222,7 @@ def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
 
 def found_task(task: str, options: RunOptions) -> tuple[str, Task]:
     """Returns a task by name or file, with its address."""
-    address = task if task in catalogue.tasks() else anchored(task)
+    address = task if catalogue.built_in_task(task) else anchored(task)
     return address, catalogue.find_task(address, needs_answers=not options.own.scores)
 
 

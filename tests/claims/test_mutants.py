@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from assay import recipes
-from assay.claims.claim import Edit, Method
+from assay.claims.claim import Edit
 from assay.claims.mutants import edits, find, rules, trial
 from assay.core.difference import differences, taken
 from assay.core.errors import AssayError
 from assay.parts.objectives.trust import Clip
+from assay.recipes.method import Method
 from assay.runs import catalogue
 
-METHODS = sorted(path.parent.name for path in catalogue.folder_of("grpo").parent.glob("*/mutants.json"))
-
+METHODS = sorted(catalogue.methods())
 
 MOST = max(2, 180 // len(METHODS))
 """Mutants by rules that are tried of each method, besides those of its base and those written down: as methods become
@@ -25,9 +25,8 @@ more, fewer of each, spread over its code. With --all-cases, 24.
 """
 
 
-@pytest.mark.parametrize("folder", METHODS)
-def test_exact_claims_reject_a_sample_of_mutants(folder: str, request: pytest.FixtureRequest) -> None:
-    key = next(name for name in catalogue.methods() if catalogue.folder_of(name).name == folder)
+@pytest.mark.parametrize("key", METHODS)
+def test_exact_claims_reject_a_sample_of_mutants(key: str, request: pytest.FixtureRequest) -> None:
     kept = trial.read(key)
     assert kept is not None, f"run: assay claim {key} --mutants"
     results = trial.quick_trials(key, 24 if request.config.getoption("--all-cases") else MOST)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from assay.claims.find import find_claims
 from assay.cli import main as cli
 from assay.core.settings import describe
 from assay.report import claims, methods, tables
@@ -100,8 +101,8 @@ def test_a_console_that_is_no_terminal_is_as_wide_as_columns_says(monkeypatch: p
 
 
 def test_every_measured_claim_names_its_metric() -> None:
-    for key, method in catalogue.methods().items():
-        for claim in (one for one in method.measured if one.task):
+    for key in catalogue.methods():
+        for claim in (one for one in find_claims(key).measured if one.task):
             told = claims.metric_words(describe(claim.metric))
             assert told, key
             assert "None" not in told, key

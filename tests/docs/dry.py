@@ -107,12 +107,12 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
         monkeypatch.setattr(pools.Processes, "start", stop)
         monkeypatch.setattr(ray_pool, "ray_pool", stop)
         with pytest.raises(Planned):
-            commands.COMMANDS[options.command](options)
+            commands.command_function(options.command)(options)
     elif options.command == "ablate":
         options.dry = True
-        assert commands.COMMANDS["ablate"](options) == 0
+        assert commands.command_function("ablate")(options) == 0
     elif options.command in ("show", "diff"):
-        assert commands.COMMANDS[options.command](options) == 0
+        assert commands.command_function(options.command)(options) == 0
     elif options.command == "list":
         methods.Filter(options.family, options.world, options.changes, options.verdict)(rows())
     elif options.command == "claim" and options.name:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from assay.claims.find import find_claims
+from assay.claims.records import read_verdict
 from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.slots import ALONE
@@ -111,8 +113,8 @@ def test_a_page_holds_what_the_package_says(pages: dict[str, str]) -> None:
         assert [one for one in PARTS if f"\n## {one}\n" not in page] == []
         assert ".formula }" in page, key
         assert [one for one in method.departures if docs_text.plain(one) not in page] == []
-        assert [one.name for one in method.claims if docs_text.plain(one.name) not in page] == []
-        verdict = catalogue.verdict(key)
+        assert [one.name for one in find_claims(key).claims if docs_text.plain(one.name) not in page] == []
+        verdict = read_verdict(key)
         measured = [one for one in (verdict or {"claims": []})["claims"] if "estimate" in one]
         assert page.count("<svg") == len(measured)
         assert [name for name in method.variants if f"### {key}:{name}" not in page] == []

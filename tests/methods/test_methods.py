@@ -16,6 +16,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.find import find_claims
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Scored
@@ -149,7 +150,7 @@ def test_describes_itself(name: str) -> None:
     assert catalogue.find_task(method.default_task)
 
 
-EXACT = {f"{name}: {claim.name}": claim for name in METHODS for claim in catalogue.methods()[name].exact}
+EXACT = {f"{name}: {claim.name}": claim for name in METHODS for claim in find_claims(name).exact}
 
 
 @pytest.mark.parametrize("claim", EXACT)
@@ -160,7 +161,7 @@ def test_exact_claim_holds(claim: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_recipes_of_measured_claims_can_work(name: str) -> None:
-    for claim in catalogue.methods()[name].measured:
+    for claim in find_claims(name).measured:
         for side in (claim.ours, claim.theirs):
             if isinstance(side, Recipe):
                 side.check()
@@ -168,7 +169,7 @@ def test_recipes_of_measured_claims_can_work(name: str) -> None:
 
 
 def test_every_method_states_an_exact_claim() -> None:
-    assert [name for name in METHODS if not catalogue.methods()[name].exact] == []
+    assert [name for name in METHODS if not find_claims(name).exact] == []
 
 
 def test_recipes_beside_the_claims_have_names_of_their_own() -> None:

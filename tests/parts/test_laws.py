@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from assay.claims import discover
+from assay.claims.find import all_claims
 from assay.claims.laws.bench import Bench, benches_of
 from assay.claims.laws.contracts import CONTRACTS
 from assay.claims.laws.laws import Unsuited, assert_laws, settled
@@ -79,7 +80,7 @@ def recipes() -> list[Recipe]:
     """Every recipe of a method, in each world, of its measured claims and of their phases."""
     methods = catalogue.methods().values()
     programs = [method.recipe(world) for method in methods for world in method.worlds]
-    sides = [side for method in methods for claim in method.measured for side in (claim.ours, claim.theirs)]
+    sides = [side for one in all_claims().values() for claim in one.measured for side in (claim.ours, claim.theirs)]
     programs += [side for side in sides if isinstance(side, Recipe)]
     return [one for last in programs for one in (last, *(phase.recipe for phase in last.before))]
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from assay.runs import catalogue
 
 CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stopped", "no effect", "equivalent"
 NOT_REACHED = "not reached"
-"""The outcome of a mutant of code that the short training run does not call; it is not tried."""
+"""The outcome of a mutant that passes the claims, of code that the short training run does not call."""
 SURE = ("base", "written")
 """The kinds of mutants that every sample has."""
 SECONDS = 20
@@ -80,14 +80,9 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def broken_claim(
-    claims: Sequence[Exact], seconds: Mapping[str, float] | None = None, spent: dict[str, float] | None = None
-) -> str | None:
-    """Returns the name of the first claim that does not hold, None if all hold; `seconds` are the limits by name, and
-    `spent` gets the seconds of computing of those that hold.
-    """
+def broken_claim(claims: Sequence[Exact], seconds: Mapping[str, float] | None = None) -> str | None:
+    """Returns the name of the first claim that does not hold, None if all hold; `seconds` are the limits by name."""
     for claim in claims:
-        begin = time.process_time()
         try:
             with limited((seconds or {}).get(claim.name, SECONDS)):
                 holds = claim.run().holds
@@ -95,23 +90,20 @@ def broken_claim(
             return claim.name
         if not holds:
             return claim.name
-        if spent is not None:
-            spent[claim.name] = time.process_time() - begin
     return None
 
 
 def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs: bool = True) -> Iterator[Result]:
     """Yields the result of every chosen mutant of a method; AssayError if a claim fails without any mutant.
 
-    Mutants of code that the short training run does not call are not tried. Without `runs` they are, a mutant that
-    passes the claims counts as survived whether it has an effect or not, and claims are not run without a mutant, which
-    a test of them does: much cheaper.
+    A mutant is caught by the first claim of the file that rejects it; illustrations come last. One that passes all
+    claims and changes code that the short training run does not call is not trained. Without `runs` it counts as
+    survived, as does every mutant that passes, whether it has an effect or not, and claims are not run without a
+    mutant, which a test of them does: much cheaper.
     """
     method, stated = catalogue.find_method(key)[1], find_claims(key)
     limits = {claim.name: limit_of(key, claim) if runs else QUICK for claim in stated.exact}
-    claims, found = list(stated.exact), mutants(key, method)
-    spent, catching, last = dict[str, float](), set[str](), ""
-    known: Mapping[str, str] = (read(key) or {}).get("caught_by", {})
+    claims, found = sorted(stated.exact, key=lambda claim: claim.illustrates), mutants(key, method)
     if runs:
         begin = time.process_time()
         with traced() as reached:
@@ -120,21 +112,19 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
         if plain is None:
             raise AssayError(f"{key} does not train on its default task {method.default_task}. Fix it first")
     for mutant in chosen(found):
-        if runs and mutant.code is not None and mutant.code not in reached:
-            yield Result(mutant.rule, mutant.name, NOT_REACHED)
-            continue
         if mutant.name in stated.equivalent:
             yield Result(mutant.rule, mutant.name, EQUIVALENT, stated.equivalent[mutant.name])
             continue
-        claims.sort(key=partial(turn, known.get(mutant.name, last), catching, spent))
         with mutant.install():
-            broken = broken_claim(claims, limits, spent)
+            broken = broken_claim(claims, limits)
         if broken is not None:
-            catching.add(last := broken)
             yield Result(mutant.rule, mutant.name, CAUGHT, broken)
             continue
         if not runs:
             yield Result(mutant.rule, mutant.name, SURVIVED)
+            continue
+        if mutant.code is not None and mutant.code not in reached:
+            yield Result(mutant.rule, mutant.name, NOT_REACHED)
             continue
         with mutant.install():
             changed = trained(method, patience)
@@ -156,13 +146,6 @@ def all_trials(key: str, jobs: int) -> Iterator[Result]:
 def trials_of_part(key: str, parts: int, part: int) -> list[Result]:
     """Returns the results of every `parts`-th mutant, beginning with that at place `part`."""
     return list(trials(key, lambda found: found[part::parts]))
-
-
-def turn(likely: str, catching: Set[str], spent: Mapping[str, float], claim: Exact) -> tuple[bool, bool, float]:
-    """Returns what claims are sorted by for a mutant: the likely one first, which caught it in the kept trial, or else
-    caught the last mutant; then those that caught another, the quickest first, then the quickest of the rest.
-    """
-    return claim.name != likely, claim.name not in catching, spent.get(claim.name, 0.0)
 
 
 def limit_of(key: str, claim: Exact) -> float:
@@ -216,15 +199,15 @@ def trained(method: Method, seconds: float) -> list[float] | None:
 
 # ---------------------------------------------------------------------------------------------------- files
 def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Returns what is kept of a trial: how many were made and caught, the names of those that were not, and the claims
-    that caught those of the base and those written down.
+    """Returns what is kept of a trial: how many were made and caught, the names of those that were not, and the cover:
+    how many each claim is the first of the file to reject.
     """
     counts = Counter(result.outcome for result in results)
     passed = {one.name: one.outcome for one in results if one.outcome != CAUGHT}
     made = len(results) - counts[NOT_REACHED]
-    by = {one.name: one.claim for one in results if one.outcome == CAUGHT and one.rule in SURE}
+    cover = dict(Counter(one.claim for one in results if one.outcome == CAUGHT))
     return {
-        "made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed, "caught_by": by,
+        "made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed, "cover": cover,
     }  # fmt: skip
 
 

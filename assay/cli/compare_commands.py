@@ -1,0 +1,80 @@
+"""`assay compare` and `assay tune`: many runs, and what they say together."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from assay.cli.options import opened_pool, parsed_settings
+from assay.core.errors import AssayError
+from assay.report import comparison as comparison_tables
+from assay.report import tables
+from assay.runs import comparison, search
+from assay.runs.checks import checked_folder, checked_seeds
+from assay.runs.options import run_options
+from assay.statistics.tuning import HyperbandSearch, RandomSearch, TuningPlan
+from assay.statistics.tuning import tune as run_search
+
+MOST_TRIALS = 100_000
+
+
+def compare(options: argparse.Namespace) -> int:
+    """`assay compare`: exit code 1 if a run failed."""
+    arms = comparison.parsed_arms(options.methods)
+    settings = {"steps": options.steps, "settings": parsed_settings(options.set), "warmup": options.warmup}
+    name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
+    setup = comparison.Setup(
+        arms,
+        tuple(options.task),
+        options.out or Path("runs") / name,
+        None if options.seeds == "auto" else options.seeds,
+        settings
+        | {"model": options.model, "data": tuple(options.data), "preset": options.preset}
+        | {"options": run_options(vars(options))},
+        options.budget,
+        options.jobs,
+    )
+    if options.on is not None:
+        setup.check()  # before Ray is started
+    out = tables.console()
+    with opened_pool(options, setup.folder) as pool, comparison_tables.Board(setup, out, quiet=options.json) as board:
+        outcome = comparison.run(replace(setup, pool=pool), board)
+    paths = comparison_tables.save(outcome)
+    if options.json:
+        print(json.dumps({"folder": str(setup.folder)} | comparison.facts(outcome), indent=2))
+    else:
+        comparison_tables.show(outcome, out)
+        for path in [*paths, setup.folder]:
+            out.print(f"{'folder' if path == setup.folder else path.suffix[1:]:7} {path}", markup=False)
+    return int(bool(outcome.failures))
+
+
+def tune(options: argparse.Namespace) -> int:
+    """`assay tune`: searches settings on some seeds and reports the score on fresh ones."""
+    checked_seeds(options.tuning_seeds, "--tuning-seeds")
+    checked_seeds(options.seeds)
+    if not 1 <= options.trials <= MOST_TRIALS:
+        raise AssayError(f"--trials is {options.trials}. Use a number from 1 to {MOST_TRIALS:,}.")
+    space = search.parsed_space(options.search)
+    folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
+    checked_folder(folder, ("trials.jsonl",))
+    tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
+    extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
+    training = search.Training(options.name, options.task, options.steps, folder, extra, tell, options.jobs)
+    training.check(space)
+    first = options.tuning_seeds
+    plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)
+    how = HyperbandSearch() if options.hyperband else RandomSearch()
+    with opened_pool(options, folder) as training.pool:
+        journal = folder / "trials.jsonl"
+        found = run_search(space, training, plan, search=how, journal=journal, ahead=training.ahead)
+    if options.json:
+        rows = [{"settings": dict(one.settings), "share": one.fraction, "score": one.score} for one in found.trials]
+        facts = {"settings": dict(found.settings), "reported": vars(found.reported), "tuning": vars(found.tuning)}
+        budget = {"tuning_runs": found.tuning_runs, "tuning_steps": found.tuning_steps}
+        print(json.dumps(facts | budget | {"optimism": vars(found.optimism), "trials": rows}, indent=2))
+    else:
+        comparison_tables.show_search(found, tables.console())
+    return 0

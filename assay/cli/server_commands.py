@@ -1,0 +1,21 @@
+"""`assay watch` and `assay serve`: processes that answer until they are interrupted."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from assay.cli.serve import serve as serve_tokens
+from assay.report.watch import serve
+
+
+def watch(options: argparse.Namespace) -> int:
+    """`assay watch`: serves the live page until interrupted."""
+    serve(options.folder, host=options.host, port=options.port)
+    return 0
+
+
+def serve_policy(options: argparse.Namespace) -> int:
+    """`assay serve`: answers requests for tokens until interrupted."""
+    serve_tokens(options.address, options.host, options.port, announce=partial(print, flush=True))
+    return 0
