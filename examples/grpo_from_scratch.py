@@ -281,9 +281,9 @@ def train(model: Transformer, steps: int = STEPS) -> Iterator[Batch]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # the layers are too small to be split among threads,
-    with torch.backends.mkldnn.flags(enabled=False):  # and too small for oneDNN
-        policy = Transformer()
-        warm_up(policy)
-        for step, batch in enumerate(train(policy, int(sys.argv[1]) if len(sys.argv) > 1 else STEPS), 1):
-            reward = float(batch.reward.mean())
-            print(f"step {step:3d}  reward {reward:.3f}  {'#' * round(50 * reward)}")
+    torch.backends.mkldnn.enabled = False  # and too small for oneDNN
+    policy = Transformer()
+    warm_up(policy)
+    for step, batch in enumerate(train(policy, int(sys.argv[1]) if len(sys.argv) > 1 else STEPS), 1):
+        reward = float(batch.reward.mean())
+        print(f"step {step:3d}  reward {reward:.3f}  {'#' * round(50 * reward)}")

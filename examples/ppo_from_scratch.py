@@ -230,9 +230,9 @@ def finished(batch: Batch, running: np.ndarray) -> list[float]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # the layers are too small to be split among threads,
-    with torch.backends.mkldnn.flags(enabled=False):  # and too small for oneDNN
-        policy, critic, running = network(0, 2, gain=0.01), network(1, 1, gain=1.0), np.zeros(ENVS)
-        for step, batch in enumerate(train(policy, critic, int(sys.argv[1]) if len(sys.argv) > 1 else STEPS), 1):
-            ended = finished(batch, running)
-            mean = sum(ended) / len(ended) if ended else float("nan")  # late in training, none may end in a step
-            print(f"step {step:3d}  {len(ended):3d} episodes ended, mean return {mean:5.1f}")
+    torch.backends.mkldnn.enabled = False  # and too small for oneDNN
+    policy, critic, running = network(0, 2, gain=0.01), network(1, 1, gain=1.0), np.zeros(ENVS)
+    for step, batch in enumerate(train(policy, critic, int(sys.argv[1]) if len(sys.argv) > 1 else STEPS), 1):
+        ended = finished(batch, running)
+        mean = sum(ended) / len(ended) if ended else float("nan")  # late in training, none may end in a step
+        print(f"step {step:3d}  {len(ended):3d} episodes ended, mean return {mean:5.1f}")
