@@ -233,7 +233,8 @@ def group_advantage(reward: Tensor) -> Tensor:
     """Returns (R - mean) / (std + 1e-4) within each prompt's answers, [B]; 0 if all are right or all are wrong."""
     by_prompt = reward.view(-1, GROUP)
     centred = by_prompt - by_prompt.mean(1, keepdim=True)
-    return (centred / (by_prompt.std(1, keepdim=True) + 1e-4)).flatten()
+    deviation = (centred.square().sum(1, keepdim=True) / (GROUP - 1)).sqrt()
+    return (centred / (deviation + 1e-4)).flatten()
 
 
 def grpo_loss(model: Transformer, batch: Batch, advantage: Tensor) -> Tensor:
