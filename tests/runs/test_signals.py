@@ -151,6 +151,17 @@ def test_a_killed_process_does_not_leave_the_folder_locked(tmp_path: Path) -> No
 BANDIT = ["train", "reinforce", "--task", "bandit", "--steps", "6", "--save-every", "1steps"]
 
 
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """Handles signals as a process at a terminal does; one in the background, or under nohup, ignores some of them."""
+    handlers = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL)
+    handlers[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def at_step(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Does something once, at the begin of a step."""
     original, waiting = Loop.step, [True]
@@ -164,6 +175,7 @@ def at_step(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Loop, "step", step)
 
 
+@pytest.mark.usefixtures("_heard")
 def test_the_step_that_was_under_way_is_finished_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_step(3, lambda: signal.raise_signal(signal.SIGTERM), monkeypatch)
     with pytest.raises(run.Stopped) as stopped:
@@ -172,6 +184,7 @@ def test_the_step_that_was_under_way_is_finished_and_saved(tmp_path: Path, monke
     assert store.load(tmp_path / "run" / "checkpoints").step == 4
 
 
+@pytest.mark.usefixtures("_heard")
 def test_a_second_ctrl_c_stops_at_once_and_still_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +202,7 @@ def test_a_second_ctrl_c_stops_at_once_and_still_says_how_to_go_on(
     assert cli.main(["resume", str(tmp_path / "run")]) == 0
 
 
+@pytest.mark.usefixtures("_heard")
 def test_a_signal_while_the_last_words_are_written_stops_the_seeds_that_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +212,7 @@ def test_a_signal_while_the_last_words_are_written_stops_the_seeds_that_follow(
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["seed-0"]
 
 
+@pytest.mark.usefixtures("_heard")
 def test_signals_are_as_they_were_after_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     run.train("reinforce", "bandit", steps=1, out=tmp_path / "a", mode=Mode.SILENT)
@@ -205,6 +220,15 @@ def test_signals_are_as_they_were_after_a_run(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(AssayError):
         run.train("reinforce", "bandit", steps=2, out=tmp_path / "b", mode=Mode.SILENT)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+@pytest.mark.usefixtures("_heard")
+def test_a_signal_that_is_ignored_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    at_step(3, lambda: signal.raise_signal(signal.SIGINT), monkeypatch)
+    run.train("reinforce", "bandit", steps=6, out=tmp_path / "run", mode=Mode.SILENT)
+    assert store.load(tmp_path / "run" / "checkpoints").step == 6
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_a_stop_by_a_guard_has_its_own_exit_code_and_the_state_is_saved(
