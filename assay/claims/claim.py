@@ -29,8 +29,8 @@ class Finding:
 class Exact:
     """A number that must equal, or be at most or at least, another: true for every seed, computed in milliseconds.
 
-    Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`. Every exact claim rejects a
-    mutant that no earlier one of its method does, except those that only illustrate (`illustrates`), at most two.
+    Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`. Every exact claim rejects
+    a mutant that no earlier one of its method does, except those that only illustrate (`illustrates`), at most two.
     """
 
     name: str
