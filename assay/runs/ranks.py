@@ -29,7 +29,7 @@ from assay.core.record import Experience, State
 from assay.core.slots import Scene
 from assay.engine.gathering import Gatherers
 from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, joined
-from assay.engine.loop import Loop, frozen, thawed
+from assay.engine.loop import Loop, freeze_states, thaw_states
 from assay.engine.machine import tuned
 from assay.engine.shards import Ranks
 from assay.runs.own.loading import load
@@ -264,12 +264,12 @@ class Handed(Gatherers):
 
         def ask() -> tuple[Experience, bool, Any, State]:
             assert self.own is not None, "rank 0 has them"
-            return (*self.own(scene, states), scene.metrics, frozen(states["curriculum"]))
+            return (*self.own(scene, states), scene.metrics, freeze_states(states["curriculum"]))
 
         rows, is_rewarded, metrics, curriculum = self.ranks.told(ask)
         if self.ranks.rank:  # only rank 0 asks the curriculum, for steps that it hands out
             scene.metrics.update(metrics)
-            states["curriculum"] = thawed(states["curriculum"], curriculum)
+            states["curriculum"] = thaw_states(states["curriculum"], curriculum)
         return rows, is_rewarded
 
     def snapshot(self) -> State:
