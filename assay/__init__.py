@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from assay.core.optimizers import Adam
     from assay.core.recipe import Copy, Recipe, Stage
     from assay.core.record import Experience
+    from assay.engine.placement import Placement
     from assay.runs.run import Run, load, resume, train
     from assay.runs.stacked import train_stacked
 

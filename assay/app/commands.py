@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay.app import claim_commands, data_commands, policy_commands
 from assay.app.ablate_command import ablate
-from assay.app.options import opened_pool, parsed_settings
+from assay.app.options import opened_pool, plan_arguments
 from assay.app.report import comparison as comparison_tables
 from assay.app.report import methods, tables
 from assay.app.report.watch import serve
@@ -23,7 +23,7 @@ from assay.evidence.tuning import tune as run_search
 from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
 from assay.runs.checks import checked_folder, checked_seeds
-from assay.runs.options import run_options
+from assay.runs.options.training import parse_settings
 
 MOST_TRIALS = 100_000
 
@@ -73,16 +73,13 @@ def check(options: argparse.Namespace) -> int:
 def compare(options: argparse.Namespace) -> int:
     """`assay compare`: exit code 1 if a run failed."""
     arms = comparison.parsed_arms(options.methods)
-    settings = {"steps": options.steps, "settings": parsed_settings(options.set), "warmup": options.warmup}
     name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
     setup = comparison.Setup(
         arms,
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        settings
-        | {"model": options.model, "data": tuple(options.data), "preset": options.preset}
-        | {"options": run_options(vars(options))},
+        plan_arguments(options),
         options.budget,
         options.jobs,
     )
@@ -111,7 +108,7 @@ def tune(options: argparse.Namespace) -> int:
     folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
     checked_folder(folder, ("trials.jsonl",))
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
-    extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
+    extra = {name: value for name, value in plan_arguments(options).items() if name in ("warmup", "data", "options")}
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell, options.jobs)
     training.check(space)
     first = options.tuning_seeds
@@ -132,7 +129,7 @@ def tune(options: argparse.Namespace) -> int:
 
 def data(options: argparse.Namespace) -> int:
     """`assay data`: make, convert, describe."""
-    return data_commands.data(options, parsed_settings(vars(options).get("set", [])))
+    return data_commands.data(options, parse_settings(vars(options).get("set_", [])))
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from assay.app import cli, commands, data_commands
-from assay.app.options import parsed_settings
 from assay.app.report import methods
 from assay.datasets import files, made
 from assay.runs import catalogue, pools, ray_pool, run
+from assay.runs.options.training import parse_settings
 from tests.docs.blocks import ROOT
 
 SMALL = 12
@@ -117,7 +117,7 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
         catalogue.find_method(options.name)
     elif options.command == "data" and options.data_command == "make":
         task = catalogue.find_task(options.task)
-        options.settings = parsed_settings(options.set)
+        options.settings = parse_settings(options.set_)
         assert [data_commands.kind_of(kind, task, options) for kind in options.kinds]
 
 
