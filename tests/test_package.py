@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import re
 import shutil
@@ -57,6 +58,15 @@ def test_every_public_name_is_found_where_it_is_said_to_live() -> None:
 
     assert all(getattr(assay, name) is not None for name in assay.__all__)
     assert set(assay.HOMES) | {"__version__"} == set(assay.__all__)
+
+
+def test_a_type_checker_sees_every_public_name() -> None:
+    import assay
+
+    tree = ast.parse((ROOT / "assay" / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    seen = {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert seen == {name: f"assay.{home}" for name, home in assay.HOMES.items()}
 
 
 def test_version_is_the_same_everywhere() -> None:

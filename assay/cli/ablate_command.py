@@ -12,22 +12,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.cli.options import opened_pool, parsed_settings
+from assay.cli.options import opened_pool, plan_arguments
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.report import comparison as comparison_tables
 from assay.report import tables
 from assay.runs import ablation, comparison
-from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from assay.runs.plot import interval_bars
 
 
 def ablate(options: argparse.Namespace) -> int:
     """`assay ablate A B --task T`: exit code 1 if a run failed."""
-    kept = {"steps": options.steps, "warmup": options.warmup, "model": options.model, "data": tuple(options.data)}
-    kept["options"] = run_options(vars(options))
-    chosen = kept | {"settings": parsed_settings(options.set), "preset": options.preset}
+    chosen = plan_arguments(options)
     first, second = (make_plan(name, options.task, **chosen).recipe for name in (options.first, options.second))
     found = ablation.factors_of(first, second)
     arms = ablation.arms_of(first, second, found)
@@ -38,6 +35,7 @@ def ablate(options: argparse.Namespace) -> int:
         return 0
     name = f"ablate-{first.name}-{second.name}-{comparison.plain_name(options.task)}"
     folder = options.out or Path("runs") / name
+    kept = {name: value for name, value in chosen.items() if name not in ("settings", "preset")}  # the arms have them
     steps = second.steps if options.steps is None and options.decisions is None else options.steps
     setup = comparison.Setup(
         tuple(arms.values()),

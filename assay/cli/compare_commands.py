@@ -7,13 +7,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.options import opened_pool, parsed_settings
+from assay.cli.options import opened_pool, plan_arguments
 from assay.core.errors import AssayError
 from assay.report import comparison as comparison_tables
 from assay.report import tables
 from assay.runs import comparison, search
 from assay.runs.checks import checked_folder, checked_seeds
-from assay.runs.options import run_options
 from assay.statistics.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.statistics.tuning import tune as run_search
 
@@ -23,16 +22,13 @@ MOST_TRIALS = 100_000
 def compare(options: argparse.Namespace) -> int:
     """`assay compare`: exit code 1 if a run failed."""
     arms = comparison.parsed_arms(options.methods)
-    settings = {"steps": options.steps, "settings": parsed_settings(options.set), "warmup": options.warmup}
     name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
     setup = comparison.Setup(
         arms,
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        settings
-        | {"model": options.model, "data": tuple(options.data), "preset": options.preset}
-        | {"options": run_options(vars(options))},
+        plan_arguments(options),
         options.budget,
         options.jobs,
     )
@@ -61,7 +57,7 @@ def tune(options: argparse.Namespace) -> int:
     folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
     checked_folder(folder, ("trials.jsonl",))
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
-    extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
+    extra = {name: value for name, value in plan_arguments(options).items() if name in ("warmup", "data", "options")}
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell, options.jobs)
     training.check(space)
     first = options.tuning_seeds

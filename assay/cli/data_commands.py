@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.cli.options import parsed_settings
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
@@ -21,6 +20,7 @@ from assay.recipes.defaults import Defaults
 from assay.report.datasets import print_datasets
 from assay.runs import catalogue
 from assay.runs.checks import checked_seed
+from assay.runs.options.training import parse_settings
 
 WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
     "medium": made.Medium,
@@ -34,7 +34,7 @@ KINDS = ("random", "scripted", "play", *WITH_AGENT)
 
 def data(options: argparse.Namespace) -> int:
     """`assay data`: runs one of its commands; `--set` are settings of the agent."""
-    options.settings = parsed_settings(vars(options).get("set", []))
+    options.settings = parse_settings(vars(options).get("set_", []))
     return COMMANDS[options.data_command](options)
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import assay
-from assay.cli.options import add_placement_options, add_pool_options
 from assay.cli.parsing import Parser
 from assay.runs.options import GatherOptions, add_run_groups
 from assay.runs.options.group import add_group
+from assay.runs.options.placement import PlacementOptions
+from assay.runs.options.training import LoggerOptions, PoolOptions, SeedOptions, TrainingOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,24 +148,7 @@ def add_code_option(one: argparse.ArgumentParser) -> None:
 
 def add_run_options(one: argparse.ArgumentParser) -> None:
     """Adds the options that train and compare share."""
-    one.add_argument("--steps", type=int, metavar="N", help="training steps (default: the recipe's)")
-    one.add_argument("--out", type=Path, metavar="DIR", help="run folder (default: runs/...)")
-    one.add_argument(
-        "--set", action="append", default=[], metavar="PART.FIELD=VALUE", help="change a setting; repeatable"
-    )
-    one.add_argument(
-        "--warmup",
-        type=int,
-        metavar="N",
-        help="supervised warm-up steps on demonstrations, language tasks only (0: none)",
-    )
-    add_data_option(one)
-    one.add_argument(
-        "--model", metavar="PATH", help="pretrained language model: a folder, or a hub id owner/name[@revision]"
-    )
-    one.add_argument(
-        "--preset", metavar="NAME", help="set of default settings: classic, mujoco, d4rl (default: the task's)"
-    )
+    add_group(one, TrainingOptions)
     add_run_groups(one)
 
 
@@ -172,12 +156,6 @@ def add_checkpoint_option(one: argparse.ArgumentParser) -> None:
     """Adds the option that names a checkpoint of a run."""
     text = "checkpoint to use: a step, or best, the one with the best held-out score (default: the newest)"
     one.add_argument("--checkpoint", metavar="best|STEP", help=text)
-
-
-def add_data_option(one: argparse.ArgumentParser) -> None:
-    """Adds the option that names offline datasets."""
-    text = "offline dataset to train on: .safetensors, .npz, .hdf5, a Minari folder, or minari:ID; repeatable"
-    one.add_argument("--data", action="append", default=[], metavar="FILE", help=text)
 
 
 def add_data_commands(one: argparse.ArgumentParser) -> None:
@@ -192,13 +170,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     make.add_argument(
         "--steps", type=int, default=0, metavar="N", help="training steps of the agent (default: its recipe's)"
     )
-    make.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PART.FIELD=VALUE",
-        help="change a setting of the agent; repeatable",
-    )
+    add_group(make, TrainingOptions, only={"set_": "change a setting of the agent; repeatable"})
     make.add_argument(
         "--episodes", type=int, default=50, metavar="N", help="episodes per kind except medium-replay (default: 50)"
     )
@@ -223,16 +195,8 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("name", nargs="?", help="method, METHOD:VARIANT or a file FILE.py (default: grpo)")
     one.add_argument("--task", help="task: a name, a Gymnasium id, FILE.jsonl, or FILE.py:NAME (default: the method's)")
     add_run_options(one)
-    one.add_argument("--seeds", type=int, default=1, metavar="N", help="number of seeds (default: 1)")
-    one.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
-    one.add_argument("--jobs", type=int, metavar="N", help="seeds trained in parallel (default: number of cores)")
-    one.add_argument(
-        "--more-steps", type=int, metavar="N", help="train the finished run in --out for N more steps, as it was set up"
-    )
-    add_placement_options(one)
-    add_group(one, GatherOptions)
-    one.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files")
-    one.add_argument("--wandb", metavar="PROJECT", help="also log to Weights & Biases")
+    for group in (SeedOptions, PlacementOptions, GatherOptions, LoggerOptions):
+        add_group(one, group)
 
 
 def add_compare_options(one: argparse.ArgumentParser) -> None:
@@ -250,7 +214,7 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
         help="number of seeds (default: 3), or auto: a sequential test decides",
     )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
-    add_pool_options(one)
+    add_group(one, PoolOptions)
 
 
 def add_ablate_options(one: argparse.ArgumentParser) -> None:
@@ -261,7 +225,7 @@ def add_ablate_options(one: argparse.ArgumentParser) -> None:
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
-    add_pool_options(one)
+    add_group(one, PoolOptions)
     one.add_argument("--dry", action="store_true", help="only list the parts that would be swapped, and the runs")
 
 
@@ -276,16 +240,10 @@ def add_tune_options(one: argparse.ArgumentParser) -> None:
         "--seeds", type=int, default=5, metavar="N", help="fresh seeds to score the chosen settings (default: 5)"
     )
     one.add_argument("--hyperband", action="store_true", help="Hyperband: stop bad trials early (needs Optuna)")
-    one.add_argument("--steps", type=int, metavar="N", help="training steps of a full run (default: the recipe's)")
-    one.add_argument(
-        "--warmup",
-        type=int,
-        metavar="N",
-        help="supervised warm-up steps on demonstrations, language tasks only (0: none)",
-    )
-    add_data_option(one)
+    steps = "training steps of a full run (default: the recipe's)"
+    add_group(one, TrainingOptions, only={"steps": steps, "warmup": "", "data": ""})
     add_run_groups(one)
-    add_pool_options(one)
+    add_group(one, PoolOptions)
     one.add_argument(
         "--out", type=Path, metavar="DIR", help="folder (default: runs/tune-...); an existing search is resumed"
     )
@@ -335,7 +293,7 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the runs (default: runs/claims)",
     )
-    add_pool_options(one)
+    add_group(one, PoolOptions)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

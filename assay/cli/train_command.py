@@ -6,12 +6,12 @@ import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.cli import data_commands
-from assay.cli.options import parsed_settings
+from assay.cli.options import plan_arguments
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
@@ -21,7 +21,9 @@ from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
 from assay.runs.distributed.ranks import followed
 from assay.runs.jobs import Failure, run_jobs
-from assay.runs.options import RunOptions, run_options
+from assay.runs.options import RunOptions
+from assay.runs.options.group import parsed_group
+from assay.runs.options.placement import PlacementOptions
 from assay.runs.plan import Plan, anchored, make_plan, plan_of
 from assay.runs.pools import Job
 from assay.runs.progress import Mode
@@ -57,7 +59,7 @@ def train(options: argparse.Namespace) -> int:
         raise AssayError(
             f"{base} holds one run, and --seeds {options.seeds} needs a folder of several. Use another --out."
         )
-    folders = [seed_folder(base, plan.seed, len(plans) > 1) for plan in plans]
+    folders = [base / f"seed-{plan.seed}" if len(plans) > 1 else base for plan in plans]
     workers = parallel_seeds(options, len(plans))
     if workers > 1:
         pairs = zip(plans, folders, strict=True)
@@ -77,22 +79,8 @@ def default_task(name: str) -> str:
 
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the arguments of `make_plan` that the options name."""
-    where = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
-    return {
-        "steps": options.steps,
-        "settings": parsed_settings(options.set),
-        "warmup": options.warmup,
-        "placement": Placement(**where),
-        "model": options.model,
-        "data": options.data,
-        "preset": options.preset,
-        "options": run_options(vars(options)),
-    }
-
-
-def seed_folder(base: Path, seed: int, several: bool) -> Path:
-    """Returns the run folder of one seed."""
-    return base / f"seed-{seed}" if several else base
+    where = parsed_group(PlacementOptions, vars(options))
+    return plan_arguments(options) | {"placement": Placement(**vars(where))}
 
 
 def print_runs(runs: Sequence[Run], base: Path, options: argparse.Namespace) -> int:
@@ -151,7 +139,7 @@ def train_more(options: argparse.Namespace) -> int:
     if options.more_steps < 1:
         raise AssayError(f"--more-steps is {options.more_steps}. Use at least 1.")
     plan, chosen = plan_of(options.out), chosen_settings(options)
-    usual: dict[str, Any] = {"settings": {}, "placement": Placement(), "data": [], "options": RunOptions()}
+    usual: dict[str, Any] = {"settings": {}, "placement": Placement(), "data": (), "options": RunOptions()}
     others = [word for word, value in chosen.items() if value != usual.get(word)]
     others += ["method"] if options.name and catalogue.find_method(options.name)[0] != plan.method else []
     others += ["task"] if options.task and options.task != plan.address != anchored(options.task) else []

@@ -155,12 +155,13 @@ def meant(word: str, known: Mapping[tuple[str, ...], Any]) -> str:
 
 
 def option_hint(word: str, options: Iterable[str]) -> str:
-    """Returns a sentence on an option that a command lacks: the option that is near in letters or in meaning, or that
-    it is a setting of recipes; else ''.
+    """Returns a sentence on an option that a command lacks: the options that begin so, the one that is near in letters
+    or in meaning, or that it is a setting of recipes; else ''.
     """
     plain, known = word.lstrip("-").replace("-", "_"), {one.lstrip("-").replace("-", "_"): one for one in options}
     near = next((place for place, words in ELSEWHERE.items() if plain in words and place in known.values()), None)
-    near = near or known.get(nearest(plain, known) or "")
+    begun = [one for name, one in known.items() if plain and name.startswith(plain)]
+    near = near or (" or ".join(begun) if len(begun) <= MOST else "") or known.get(nearest(plain, known) or "")
     if near:
         return f" Did you mean {near}?"
     if "set" in known and any(plain in meaning.words for meaning in MEANINGS):

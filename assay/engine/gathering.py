@@ -1,26 +1,27 @@
-"""Gathers the rows of a step: in one piece, or shard by shard of their starts, each by its rank."""
+"""Gathers the rewarded rows of a step: in one piece, shard by shard of their starts, or by separate samplers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import COLUMNS, Draw, Experience, State, concatenate
-from assay.core.slots import Scene
+from assay.core.record import COLUMNS, Draw, Experience, Need, Origin, State, concatenate
+from assay.core.slots import Scene, logp_of
+from assay.core.slots.scene import NO_STARTS
 from assay.engine.engine import Engine
 
 REWARDED = "rewarded"
 """Column [B]: the recipe's rewards were applied to the row."""
 
 ApplyRewards = Callable[[Experience], Experience]
-Played = tuple[Experience, dict[str, list[tuple[float, float]]], State]
-"""Rows, the metrics logged while they were gathered, and the numbers that the rollout put into models."""
 
 
 class Gatherers(Protocol):
@@ -36,26 +37,127 @@ class Gatherers(Protocol):
         """Resumes where `snapshot` was taken."""
 
 
-def rolled_out(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -> tuple[Experience, bool]:
+class Played(NamedTuple):
+    """Rows, the metrics logged while they were gathered, and the numbers that the rollout put into models."""
+
+    rows: Experience
+    metrics: dict[str, list[tuple[float, float]]]
+    kept: State
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Gathers the experience of one step. `recipe` is the recipe at that step; `states` are those of all parts, which
+    the loop saves; `time_phase` measures phases of the step; `gatherers`, if given, sample instead of this process.
+    """
+
+    recipe: Recipe
+    engine: Engine
+    states: State
+    time_phase: Callable[[str], AbstractContextManager[None]]
+    gatherers: Gatherers | None = None
+
+    def rows(self, scene: Scene) -> Experience:
+        """Returns rewarded rows of the curriculum's next starts, on every rank."""
+        if self.gatherers is not None:
+            with self.time_phase("sample"):
+                fresh, is_rewarded = self.gatherers(scene, self.states)
+            return fresh if is_rewarded else self.reward(scene, fresh)
+        curriculum = self.recipe.curriculum
+        starts = NO_STARTS if curriculum is None else curriculum(scene, self.states["curriculum"])
+        return self._play_on_ranks(scene.given(starts=starts))
+
+    def play(self, scene: Scene) -> Experience:
+        """Returns rewarded experience from the starts of a scene."""
+        with self.time_phase("sample"):
+            here = scene.given(actor=self.engine.models[self.recipe.behaviour])
+            fresh, is_rewarded = roll_out(self.recipe, here, self.states["rollout"], partial(self.reward, scene))
+        return fresh if is_rewarded else self.reward(scene, fresh)
+
+    def reward(self, scene: Scene, fresh: Experience) -> Experience:
+        """Applies the recipe's rewards in order."""
+        with self.time_phase("reward"):
+            return apply_rewards(self.recipe, scene, self.states["rewards"], fresh)
+
+    def rescore(self, scene: Scene, fresh: Experience) -> Experience:
+        """Returns log-probabilities as training computes them if it computes in another precision than sampling.
+
+        Otherwise the ratio is not 1 before the first update: unlikely tokens differ by whole nats in bfloat16, and a
+        large ratio of a negative advantage is never clipped. Rows of other origin, and rollouts whose recorded
+        log-probabilities are not the policy's own, keep theirs. Logs the mean KL between the two as `precision_gap`.
+        """
+        recipe = self.recipe
+        has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and "logp_model" not in fresh.extra
+        if self.engine.placement.precision is None or Need.LOGP not in recipe.needs or not has_own:
+            return fresh
+        logp = self.engine.over(recipe.behaviour, fresh, logp_of)
+        own = fresh.mask if fresh.source is None else fresh.mask & (fresh.source == int(Origin.POLICY)).unsqueeze(1)
+        logp = torch.where(own, logp.to(fresh.logp.dtype), fresh.logp)
+        gap = logp - fresh.logp
+        scene.log("precision_gap", float((gap.exp() - 1.0 - gap)[own].sum()), float(own.sum()))
+        return replace(fresh, logp=logp)
+
+    def _play_on_ranks(self, scene: Scene) -> Experience:
+        """Returns play(scene), on every rank: if the starts can be cut, each shard plays its own, else rank 0 all.
+
+        A shard's rewards have random numbers of their own. Rows are those of the first shard, of the second, ...; in a
+        game they are sorted by (start, sample, player), because a task lists its players one after the other.
+        """
+        assert self.recipe.rollout is not None
+        shards, ranks = self.engine.placement.shards, self.engine.ranks
+        is_cut = self.recipe.rollout.by_start and len(scene.starts) > 0 and not needs_one_piece(self.states)
+        if shards == 1 or (not is_cut and ranks.num == 1):
+            return self.play(scene)
+        if not is_cut:
+            played = [ranks.told(lambda: self._play_apart(scene))]
+            _write_kept(self.engine, played[0].kept)
+        else:
+            starts = np.array_split(scene.starts, shards)
+            mine = [place for place in ranks.mine(shards) if len(starts[place])]
+            own = [self._play_apart(shard_scene(scene, place).given(starts=starts[place])) for place in mine]
+            played = ranks.shared(own)
+        for one in played:
+            for name, entries in one.metrics.items():
+                scene.metrics.setdefault(name, []).extend(entries)
+        fresh = join_shards([one.rows for one in played])
+        return sort_by_episode(fresh) if is_cut else fresh
+
+    def _play_apart(self, scene: Scene) -> Played:
+        """Returns play(scene) with what it logs and keeps, which other ranks do not see otherwise."""
+        here = scene.given(metrics={})
+        return Played(self.play(here), here.metrics, _read_kept(self.engine))
+
+
+def needs_one_piece(states: State) -> bool:
+    """Returns whether the order of the rows matters because the rollout or a reward has a state."""
+    return any((states["rollout"], *states["rewards"]))
+
+
+def roll_out(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -> tuple[Experience, bool]:
     """Returns what the recipe's rollout gathers from the starts of `scene` with its actor, and whether the rollout
     has applied the rewards.
     """
     assert recipe.rollout is not None
     peeks: list[int] = []
+
+    def mark_rewarded(rows: Experience) -> Experience:
+        fresh = reward(rows)
+        peeks.append(len(fresh))
+        return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
+
     # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-    here = scene.given(draw=Draw(scene.draw.seed, (0,)), reward=partial(marked, reward, peeks))
-    fresh = recipe.rollout(here, state)
-    return (unmarked(fresh), True) if peeks else (fresh, False)
+    fresh = recipe.rollout(scene.given(draw=Draw(scene.draw.seed, (0,)), reward=mark_rewarded), state)
+    return (_remove_mark(fresh), True) if peeks else (fresh, False)
 
 
-def rewarded(recipe: Recipe, scene: Scene, states: Sequence[State], fresh: Experience) -> Experience:
+def apply_rewards(recipe: Recipe, scene: Scene, states: Sequence[State], fresh: Experience) -> Experience:
     """Applies the recipe's rewards in order."""
     for place, (part, state) in enumerate(zip(recipe.rewards, states, strict=True)):
         fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
     return fresh
 
 
-def ordered(parts: Sequence[Experience]) -> Experience:
+def join_pieces(parts: Sequence[Experience]) -> Experience:
     """Returns the rows of a batch that was cut by start, in the order that they have if it is not: by player, then
     by start and sample.
     """
@@ -63,51 +165,7 @@ def ordered(parts: Sequence[Experience]) -> Experience:
     return rows if rows.player is None or len(parts) == 1 else rows.rows(torch.argsort(rows.player, stable=True))
 
 
-def gathered(engine: Engine, scene: Scene, play: Callable[[Scene], Experience], is_cut: bool) -> Experience:
-    """Returns play(scene), on every rank. If `is_cut`, each shard plays its own starts; else rank 0 plays all of them.
-
-    A shard's rewards have random numbers of their own. Rows are those of the first shard, of the second, ...; in a
-    game they are sorted by (start, sample, player), because a task lists its players one after the other.
-    """
-    shards, ranks = engine.placement.shards, engine.ranks
-    if shards == 1 or (not is_cut and ranks.num == 1):
-        return play(scene)
-
-    def one(here: Scene) -> Played:
-        return play(here), here.metrics, kept(engine)
-
-    if not is_cut:
-        played = [ranks.told(lambda: one(scene.given(metrics={})))]
-        keep(engine, played[0][2])
-    else:
-        starts = np.array_split(scene.starts, shards)
-        own = [
-            one(shard_of(scene, place).given(starts=starts[place], metrics={}))
-            for place in ranks.mine(shards)
-            if len(starts[place])
-        ]
-        played = ranks.shared(own)
-    for _, metrics, _ in played:
-        for name, entries in metrics.items():
-            scene.metrics.setdefault(name, []).extend(entries)
-    fresh = joined([rows for rows, *_ in played])
-    return by_episode(fresh) if is_cut else fresh
-
-
-def shard_of(scene: Scene, place: int) -> Scene:
-    """Returns the scene in which a shard is played: rewards draw random numbers of their own."""
-    return scene.given(draw=scene.draw.at(14, place))
-
-
-def by_episode(fresh: Experience) -> Experience:
-    """Returns the rows of a game sorted by (start, sample, player); other rows as they are."""
-    if fresh.player is None or fresh.episode is None:
-        return fresh
-    by_player = torch.argsort(fresh.player, stable=True)
-    return fresh.rows(by_player[torch.argsort(fresh.episode[by_player], stable=True)])
-
-
-def joined(parts: list[Experience]) -> Experience:
+def join_shards(parts: list[Experience]) -> Experience:
     """Returns the rows of all shards; AssayError if only some of them have a column, which joining would drop."""
     names = [{name for name, value in vars(part).items() if value is not None} & set(COLUMNS) for part in parts]
     names = [own | {f"extra.{name}" for name in part.extra} for own, part in zip(names, parts, strict=True)]
@@ -119,27 +177,33 @@ def joined(parts: list[Experience]) -> Experience:
     return concatenate(parts)
 
 
-def kept(engine: Engine) -> State:
-    """Returns the numbers that models keep besides their parameters, such as moments of observations."""
-    return {name: {own: module.kept() for own, module in flat.keeping.items()} for name, flat in engine.flats.items()}
+def shard_scene(scene: Scene, place: int) -> Scene:
+    """Returns the scene in which a shard is played: rewards draw random numbers of their own."""
+    return scene.given(draw=scene.draw.at(14, place))
 
 
-def keep(engine: Engine, state: State) -> None:
-    """Sets what `kept` returned."""
-    for name, flat in engine.flats.items():
-        for own, module in flat.keeping.items():
-            module.keep(state[name][own])
+def sort_by_episode(fresh: Experience) -> Experience:
+    """Returns the rows of a game sorted by (start, sample, player); other rows as they are."""
+    if fresh.player is None or fresh.episode is None:
+        return fresh
+    by_player = torch.argsort(fresh.player, stable=True)
+    return fresh.rows(by_player[torch.argsort(fresh.episode[by_player], stable=True)])
 
 
-def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
-    """Computes rewards of rows while they are gathered, marks the rows, and notes how many there were."""
-    fresh = reward(rows)
-    peeks.append(len(fresh))
-    return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
-
-
-def unmarked(fresh: Experience) -> Experience:
+def _remove_mark(fresh: Experience) -> Experience:
     """Returns the rows without the mark; raises AssayError if a rollout rewarded only some of its rows."""
     if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
         raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
     return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
+
+
+def _read_kept(engine: Engine) -> State:
+    """Returns the numbers that models keep besides their parameters, such as moments of observations."""
+    return {name: {own: module.kept() for own, module in flat.keeping.items()} for name, flat in engine.flats.items()}
+
+
+def _write_kept(engine: Engine, state: State) -> None:
+    """Sets what `_read_kept` returned."""
+    for name, flat in engine.flats.items():
+        for own, module in flat.keeping.items():
+            module.keep(state[name][own])

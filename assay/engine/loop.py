@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -17,13 +16,13 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
-from assay.core.record import Draw, Experience, Need, Origin, Progress, State, Sums, concatenate
-from assay.core.slots import Sampled, Scene, Task, Transform, logp_of
-from assay.core.slots.scene import DISCARDED, NO_STARTS
+from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
+from assay.core.slots import Sampled, Scene, Task, Transform
+from assay.core.slots.scene import DISCARDED
 from assay.engine.batch_shards import digest
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
-from assay.engine.gathering import Gatherers, gathered, rewarded, rolled_out
+from assay.engine.gathering import Gatherers, Gathering
 from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
@@ -42,7 +41,7 @@ class Step:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
+    def time_phase(self, phase: str) -> Iterator[None]:
         """Adds the time spent inside to a phase."""
         begin = time.perf_counter()
         yield
@@ -119,7 +118,7 @@ class Loop:
             for batch in feed.source(scene.given(fresh=fresh, draw=own), self.states["sources"][place]):
                 yield self.engine.annotate(batch, needs)
 
-        with step.timed("update"):
+        with step.time_phase("update"):
             updates, found = learn(self.engine, recipe, draw, batches)
         step.metrics.update(averages(scene.metrics))
         faults = tuple(update.fault for update in updates if update.fault)
@@ -143,13 +142,13 @@ class Loop:
         """
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
-        for part, own in zip(*self.prepared_by(recipe), strict=True):
+        for part, own in zip(*self._preparing_parts(recipe), strict=True):
             part.updated(step.metrics, own)
         moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks, tried)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += guard.updated(moment, state)
 
-    def evaluated(self, scores: Sequence[float]) -> list[Alarm]:
+    def observe_scores(self, scores: Sequence[float]) -> list[Alarm]:
         """Shows the guards the scores of held-out starts; returns their alarms."""
         watched = zip(self.guards, self.states["guards"], strict=True)
         return [alarm for guard, state in watched for alarm in guard.evaluated(scores, state)]
@@ -162,16 +161,17 @@ class Loop:
         """
         assert recipe.rollout is not None
         who = self.engine.models[recipe.behaviour]
+        gathering = Gathering(recipe, self.engine, self.states, step.time_phase, self.gatherers)
         kept: list[Experience] = []
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
-            fresh = self.rows(recipe, scene.given(num_starts=asked), step)
+            fresh = gathering.rows(scene.given(num_starts=asked))
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
-            fresh = self.rescored(recipe, fresh, scene)
+            fresh = gathering.rescore(scene, fresh)
             own = fresh.own()
-            spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
+            spent = _count_sampled(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
             step.metrics.update(outcome_metrics(own) | source_metrics(own, self.task))
             if recipe.select is None:
@@ -186,63 +186,20 @@ class Loop:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
 
-    def rows(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
-        """Returns rewarded rows of the curriculum's next starts."""
-        if self.gatherers is not None:
-            with step.timed("sample"):
-                fresh, is_rewarded = self.gatherers(scene, self.states)
-            return fresh if is_rewarded else self.reward(recipe, scene, step, fresh)
-        assert recipe.rollout is not None
-        starts = NO_STARTS if recipe.curriculum is None else recipe.curriculum(scene, self.states["curriculum"])
-        # With states, an order of the rows would matter: then they are gathered in one piece.
-        has_state = any((self.states["rollout"], *self.states["rewards"]))
-        is_cut = recipe.rollout.by_start and len(starts) > 0 and not has_state
-        return gathered(self.engine, scene.given(starts=starts), partial(self.play, recipe, step), is_cut)
-
-    def play(self, recipe: Recipe, step: Step, scene: Scene) -> Experience:
-        """Returns rewarded experience from the starts of a scene."""
-        reward = partial(self.reward, recipe, scene, step)
-        with step.timed("sample"):
-            here = scene.given(actor=self.engine.models[recipe.behaviour])
-            fresh, is_rewarded = rolled_out(recipe, here, self.states["rollout"], reward)
-        return fresh if is_rewarded else reward(fresh)
-
-    def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
-        """Returns log-probabilities as training computes them if it computes in another precision than sampling.
-
-        Otherwise the ratio is not 1 before the first update: unlikely tokens differ by whole nats in bfloat16, and a
-        large ratio of a negative advantage is never clipped. Rows of other origin, and rollouts whose recorded
-        log-probabilities are not the policy's own, keep theirs. Logs the mean KL between the two as `precision_gap`.
-        """
-        has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and "logp_model" not in fresh.extra
-        if self.engine.placement.precision is None or Need.LOGP not in recipe.needs or not has_own:
-            return fresh
-        logp = self.engine.over(recipe.behaviour, fresh, logp_of)
-        own = fresh.mask if fresh.source is None else fresh.mask & (fresh.source == int(Origin.POLICY)).unsqueeze(1)
-        logp = torch.where(own, logp.to(fresh.logp.dtype), fresh.logp)
-        gap = logp - fresh.logp
-        scene.log("precision_gap", float((gap.exp() - 1.0 - gap)[own].sum()), float(own.sum()))
-        return replace(fresh, logp=logp)
-
-    def reward(self, recipe: Recipe, scene: Scene, step: Step, fresh: Experience) -> Experience:
-        """Applies the recipe's rewards in order."""
-        with step.timed("reward"):
-            return rewarded(recipe, scene, self.states["rewards"], fresh)
-
     def prepare(self, recipe: Recipe, fresh: Experience, scene: Scene, step: Step) -> Experience:
         """Adds the columns that parts need, then applies shaping, credit and constraints in order; last, the
         curriculum observes the rewards and credit of its starts.
         """
-        with step.timed("credit"):
+        with step.time_phase("credit"):
             fresh = self.engine.annotate(fresh, recipe.needs)
-            for place, (part, state) in enumerate(zip(*self.prepared_by(recipe), strict=True)):
+            for place, (part, state) in enumerate(zip(*self._preparing_parts(recipe), strict=True)):
                 fresh = part(fresh, scene.given(draw=scene.draw.at(12, place)), state)
         if recipe.curriculum is not None:
             recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
-        step.metrics.update(credit_metrics(fresh))
+        step.metrics.update(_credit_metrics(fresh))
         return fresh
 
-    def prepared_by(self, recipe: Recipe) -> tuple[Sequence[Transform], Sequence[State]]:
+    def _preparing_parts(self, recipe: Recipe) -> tuple[Sequence[Transform], Sequence[State]]:
         """Returns the parts of credit and constraints in order, and their states."""
         return (*recipe.credit, *recipe.constraints), (*self.states["credit"], *self.states["constraints"])
 
@@ -253,7 +210,7 @@ class Loop:
         """
         return {
             "engine": self.engine.snapshot(),
-            "states": frozen(self.states),
+            "states": freeze_states(self.states),
             "progress": dict(vars(self.progress)),
             "seed": self.seed,
             **({} if self.gatherers is None else {"gatherers": self.gatherers.snapshot()}),
@@ -264,7 +221,7 @@ class Loop:
         if state["seed"] != self.seed:
             raise AssayError(f"the checkpoint has seed {state['seed']}, this run has {self.seed}. Use the same seed")
         self.engine.restore(state["engine"])
-        self.states = thawed(self.states, state["states"])
+        self.states = thaw_states(self.states, state["states"])
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
         if self.gatherers is not None and "gatherers" in state:
             self.gatherers.restore(state["gatherers"])
@@ -295,28 +252,29 @@ def learn(
     return updates, found
 
 
-def frozen(value: Any) -> Any:
+def freeze_states(value: Any) -> Any:
     """Returns a state tree with live objects (simulations) replaced by their snapshots."""
     if isinstance(value, dict):
-        return {name: frozen(item) for name, item in value.items()}
+        return {name: freeze_states(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [frozen(item) for item in value]
+        return [freeze_states(item) for item in value]
     return value.snapshot() if callable(getattr(value, "snapshot", None)) else value
 
 
-def thawed(mine: Any, saved: Any) -> Any:
+def thaw_states(mine: Any, saved: Any) -> Any:
     """Returns the saved tree with the live objects of `mine` restored from their snapshots."""
     if callable(getattr(mine, "restore", None)) and not isinstance(mine, dict):
         mine.restore(saved)
         return mine
     if isinstance(saved, dict):
-        return {name: thawed(mine.get(name) if isinstance(mine, dict) else None, item) for name, item in saved.items()}
+        here = mine if isinstance(mine, dict) else {}
+        return {name: thaw_states(here.get(name), item) for name, item in saved.items()}
     if isinstance(saved, list) and isinstance(mine, list) and len(mine) == len(saved):
-        return [thawed(own, item) for own, item in zip(mine, saved, strict=True)]
+        return [thaw_states(own, item) for own, item in zip(mine, saved, strict=True)]
     return saved
 
 
-def sampled_decisions(fresh: Experience) -> int:
+def _count_sampled(fresh: Experience) -> int:
     """Returns the number of decisions that the policy itself sampled, hinted ones included."""
     if fresh.source is None:
         return int(fresh.mask.sum())
@@ -330,7 +288,7 @@ def means(found: Sequence[Sums]) -> dict[str, float]:
     sums: Sums = {}
     for name, entries in chain.from_iterable(some.items() for some in found):
         sums.setdefault(name, []).extend(entries)
-    flat = numbers_of([number for entries in sums.values() for entry in entries for number in entry])
+    flat = _read_numbers([number for entries in sums.values() for entry in entries for number in entry])
     rest = zip(flat[::2], flat[1::2], strict=True)
     return averages({name: list(islice(rest, len(entries))) for name, entries in sums.items()})
 
@@ -347,7 +305,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
     return result
 
 
-def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
+def _read_numbers(tensors: Sequence[Tensor]) -> list[float]:
     """Reads single numbers, with one transfer per device."""
     # One transfer per device: reading each number alone would make the host wait each time.
     by_device: dict[torch.device, list[int]] = {}
@@ -386,7 +344,7 @@ def outcome_metrics(fresh: Experience) -> dict[str, float]:
     return metrics
 
 
-def credit_metrics(fresh: Experience) -> dict[str, float]:
+def _credit_metrics(fresh: Experience) -> dict[str, float]:
     """Returns the share of groups without advantage, and the spread of advantages."""
     if "advantage" not in fresh.extra:
         return {}

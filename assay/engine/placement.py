@@ -45,11 +45,6 @@ class Placement:
     sharded: bool = False
 
     @property
-    def processes(self) -> dict[str, int | bool]:
-        """What is not default of the settings that change no bit of a run."""
-        return {**({"ranks": self.ranks} if self.ranks > 1 else {}), **({"sharded": True} if self.sharded else {})}
-
-    @property
     def is_on_gpu(self) -> bool:
         """Whether the models are on a device other than the CPU."""
         return torch.device(self.device).type != "cpu"

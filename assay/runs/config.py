@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,7 @@ import torch
 
 from assay.core import store
 from assay.core.errors import AssayError
-
-MORE: dict[str, Any] = {"tokens": 0, "recompute": False, "compiled": False, "shards": 1}
-PROCESSES: dict[str, Any] = {"ranks": 1, "sharded": False}
-"""Fields of a placement that config.json holds only if they differ from these defaults."""
+from assay.runs.options.placement import PlacementOptions
 
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
@@ -38,9 +36,6 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "data": lambda value: isinstance(value, list) and all(map(is_file_record, value)),
     "start": is_file_record,
     "more_steps": lambda value: type(value) is int and value >= 0,
-    "shards": lambda value: type(value) is int,
-    "ranks": lambda value: type(value) is int,
-    "sharded": lambda value: type(value) is bool,
 }
 """Fields that config.json may have, and whether a value is one that a run writes."""
 
@@ -80,8 +75,8 @@ def precision_of(name: str) -> torch.dtype | None:
 def differing(folder: Path, config: Mapping[str, Any]) -> str:
     """Returns where the config of a plan differs from the one in a run folder."""
     ignored = (
-        "fingerprint", "machine", "assay", "save_every", "held_out", "cadence", "more_steps", "ranks", "sharded",
-        "base_files", "accepted_code",
+        "fingerprint", "machine", "assay", "save_every", "held_out", "cadence", "more_steps", "base_files",
+        "accepted_code", *(one.name for one in fields(PlacementOptions) if not one.metadata["decisive"]),
     )  # fmt: skip
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}

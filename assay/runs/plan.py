@@ -30,10 +30,13 @@ from assay.runs.checks import (
     checked_warmup,
     has_demonstrations,
 )
-from assay.runs.config import MORE, PROCESSES, precision_of, read_config, recorded
+from assay.runs.config import precision_of, read_config, recorded
 from assay.runs.distributed.checks import check_gathering
 from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
+from assay.runs.options.group import parsed_group, record_of, words_of
+from assay.runs.options.placement import PlacementOptions
+from assay.runs.options.training import TrainingOptions
 from assay.runs.systems import as_the_method_runs
 from assay.runs.user_code.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.runs.user_code.reward_model import reward_model
@@ -102,6 +105,7 @@ class Plan:
 
     def config(self) -> dict[str, Any]:
         """Returns the plan as JSON, with the fingerprint of what decides the numbers."""
+        where = parsed_group(PlacementOptions, vars(self.placement))
         decisive = {
             "method": self.method,
             "task": self.address or self.task.name,
@@ -113,12 +117,11 @@ class Plan:
             "evaluate_every": self.evaluate_every,
             "recipe": recorded(describe(self.recipe)),
             "task_settings": recorded(describe(self.task)),
-            "device": self.placement.device,
+            "device": where.device,
             "precision": str(self.placement.precision),
-            "micro_batch": self.placement.micro_batch,
+            "micro_batch": where.micro_batch,
+            **record_of(where, decisive=True),
         }
-        where = vars(self.placement)
-        decisive |= {name: where[name] for name, usual in MORE.items() if where[name] != usual}
         if self.preset != CLASSIC:
             decisive["preset"] = self.preset
         if options := self.options.record(decisive=True):
@@ -133,7 +136,7 @@ class Plan:
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
             "held_out": evaluation.num_starts(self.task, self.num_starts),
-            **self.placement.processes,
+            **record_of(where, decisive=False),
             "assay": __version__,
             **({"more_steps": self.more_steps} if self.more_steps else {}),
             **({"cadence": cadence} if (cadence := self.options.record(decisive=False)) else {}),
@@ -190,7 +193,7 @@ def make_plan(
     for path, value in changes.items():
         recipe = recipe.set(path, value)
     for group in options:
-        steps = group.steps(steps, recipe, found)
+        steps = group.count_steps(steps, recipe, found)
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
@@ -325,25 +328,18 @@ def repeat_command(plan: Plan) -> str:
     """Returns the command that starts the same run again; "" for a recipe that was made in Python."""
     if plan.method is None or plan.address is None:
         return ""
-    words = ["assay", "train", plan.method, "--task", plan.address, "--steps", plan.steps, "--seed", plan.seed]
-    words += ["--warmup", plan.warmup, *(["--model", plan.model] if plan.model else [])]
-    words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
-    words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
-    words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
-    words += ["--shards", plan.placement.shards] if plan.placement.shards > 1 else []
-    words += ["--ranks", plan.placement.ranks] if plan.placement.ranks > 1 else []
-    words += ["--sharded"] * plan.placement.sharded
-    words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
-    words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
-    for file in plan.data:
-        words += ["--data", file.path]
-    words += plan.options.words()
+    preset = None if plan.preset == chosen_preset(plan.task, bool(plan.data)) else plan.preset
+    data = tuple(file.path for file in plan.data)
+    settings = tuple(f"{path}={value}" for path, value in plan.settings.items())
+    training = TrainingOptions(plan.steps, None, settings, plan.warmup, data, plan.model, preset)
+    options = plan.options
     usual = evaluation.evaluated_every(plan.recipe, plan.task, plan.steps, plan.num_starts)
-    if plan.options.cadence.evaluations is None and plan.evaluate_every != usual:
-        words += ["--evaluations", plan.steps // plan.evaluate_every if plan.evaluate_every else 0]
-    for path, value in plan.settings.items():
-        words += ["--set", f"{path}={value}"]
-    return shlex.join(map(str, words))
+    if options.cadence.evaluations is None and plan.evaluate_every != usual:
+        evaluations = plan.steps // plan.evaluate_every if plan.evaluate_every else 0
+        options = replace(options, cadence=replace(options.cadence, evaluations=evaluations))
+    words = ["assay", "train", plan.method, "--task", plan.address, *words_of(training), "--seed", str(plan.seed)]
+    words += [*words_of(parsed_group(PlacementOptions, vars(plan.placement))), *options.words()]
+    return shlex.join(words)
 
 
 def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
@@ -364,7 +360,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
         raise AssayError(
             f"{folder} was started from Python with its own recipe. Resume it there with the same assay.train call."
         )
-    begun = config.get("start")
+    begun, where = config.get("start"), parsed_group(PlacementOptions, config)
     plan = make_plan(
         config["method"],
         config["task"],
@@ -372,12 +368,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
         seed=config["seed"],
         settings=config["settings"],
         warmup=config["warmup"],
-        placement=Placement(
-            config["device"],
-            config["micro_batch"],
-            precision_of(config["precision"]),
-            **{name: config.get(name, default) for name, default in (MORE | PROCESSES).items()},
-        ),
+        placement=Placement(precision=precision_of(config["precision"]), **vars(where)),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
         preset=str(config.get("preset", CLASSIC)),

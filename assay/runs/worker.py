@@ -267,7 +267,7 @@ class Worker:
         """Adds an evaluation and its time to a step's values, and writes some of the step's sequences."""
         begin, done = time.perf_counter(), self.loop.progress.step
         values |= self.evaluate(done, display)
-        step.alarms += self.loop.evaluated(self.scores[str(done)])
+        step.alarms += self.loop.observe_scores(self.scores[str(done)])
         clock["evaluate"] = time.perf_counter() - begin
         if step.fresh is not None:
             for row in range(min(SAMPLES, len(step.fresh))):

@@ -426,6 +426,8 @@ TRAIN = {
         "--model needs prompts, pairs or dialogues",
     ),
     "an unknown option": (["ppo", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
+    "a beginning of an option": (["grpo", "--lora-r", "8"], "--lora-r 8. Did you mean --lora-rank?"),
+    "a beginning of two options": (["grpo", "--judge-p", "8"], "Did you mean --judge-prompt or --judge-pairs?"),
 }
 
 
@@ -466,6 +468,7 @@ OTHERS = {
     "a difference in no world": (["diff", "grpo", "--world", "moon"], "there is no world 'moon' to compare in"),
     "a difference of worlds apart": (["diff", "sft", "sac"], "have no world in common"),
     "show nothing": (["show"], "required: name"),
+    "a beginning of an option of data": (["data", "make", "bandit", "random", "--ep", "1"], "Did you mean --episodes?"),
     "claim an unknown method": (["claim", "pppo"], "Did you mean 'ppo'?"),
     "compare an unknown method": (["compare", "ppo", "a2cc", "--task", "bandit"], "Did you mean 'a2c'?"),
     "compare on an unknown task": (["compare", "ppo", "--task", "bandits"], "Did you mean 'bandit'?"),

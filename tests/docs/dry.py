@@ -17,11 +17,11 @@ import pytest
 
 from assay.cli import commands, data_commands
 from assay.cli import main as cli
-from assay.cli.options import parsed_settings
 from assay.datasets import files, made
 from assay.report import methods
 from assay.runs import catalogue, pools, run
 from assay.runs.distributed import ray_pool
+from assay.runs.options.training import parse_settings
 from tests.docs.blocks import ROOT
 
 SMALL = 12
@@ -119,7 +119,7 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
         catalogue.find_method(options.name)
     elif options.command == "data" and options.data_command == "make":
         task = catalogue.find_task(options.task)
-        options.settings = parsed_settings(options.set)
+        options.settings = parse_settings(options.set_)
         assert [data_commands.kind_of(kind, task, options) for kind in options.kinds]
 
 

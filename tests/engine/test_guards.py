@@ -420,7 +420,7 @@ def test_scores_that_no_verifier_gave_and_rows_of_others_are_not_compared() -> N
 
 def test_guards_see_every_evaluation_of_a_run_after_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, alarm = list[Sequence[float]](), Alarm("held-out score follows", "by heart")
-    monkeypatch.setattr(Loop, "evaluated", lambda loop, scores: seen.append(scores) or [alarm])
+    monkeypatch.setattr(Loop, "observe_scores", lambda loop, scores: seen.append(scores) or [alarm])
     run = assay.train("rloo", "bandit", steps=4, evaluations=2, out=tmp_path / "run", mode=Mode.SILENT)
     assert seen[-1] == run.scores_after.tolist()
     assert len(seen) == 2

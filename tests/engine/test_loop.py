@@ -21,7 +21,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, State, Sums
 from assay.core.schedules import Linear
 from assay.core.slots import Curriculum, Optimizer, Scene, Select
-from assay.engine.loop import Loop, Step, frozen, means, thawed
+from assay.engine.loop import Loop, Step, freeze_states, means, thaw_states
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.curricula.in_order import InOrder
@@ -135,7 +135,7 @@ def test_demonstrations_and_pairs_are_taken_exactly_once_in_order() -> None:
     for number in range(4):
         for batch in recipe.source(feeding(task, None, Draw(0, (number,))), state):
             seen += batch.column("start").tolist()
-        state = thawed(recipe.source.init(Scene(task)), frozen(state))
+        state = thaw_states(recipe.source.init(Scene(task)), freeze_states(state))
     assert seen == list(range(12))
 
 
@@ -283,12 +283,12 @@ class Live:
 
 
 def test_live_objects_are_put_away_as_their_snapshots_and_take_them_back() -> None:
-    saved = frozen({"a": [Live(1), {"b": Live(2)}], "c": torch.ones(2), "d": (1, "x", None)})
+    saved = freeze_states({"a": [Live(1), {"b": Live(2)}], "c": torch.ones(2), "d": (1, "x", None)})
     assert saved["a"] == [{"value": 1}, {"b": {"value": 2}}]
     assert saved["d"] == [1, "x", None]
     mine = {"a": [Live(0), {"b": Live(0)}], "c": torch.zeros(2), "d": (0, "", None)}
     first, second = mine["a"][0], mine["a"][1]["b"]
-    back = thawed(mine, saved)
+    back = thaw_states(mine, saved)
     assert (back["a"][0], back["a"][1]["b"]) == (first, second), "the same objects"
     assert (first.value, second.value) == (1, 2)
     assert torch.equal(back["c"], torch.ones(2))
@@ -302,15 +302,15 @@ def test_live_objects_are_put_away_as_their_snapshots_and_take_them_back() -> No
     )
 )
 def test_a_tree_of_plain_values_comes_back_as_it_was(tree: Any) -> None:
-    assert thawed(tree, frozen(tree)) == frozen(tree)
-    assert thawed({}, frozen({"x": tree})) == {"x": frozen(tree)}
+    assert thaw_states(tree, freeze_states(tree)) == freeze_states(tree)
+    assert thaw_states({}, freeze_states({"x": tree})) == {"x": freeze_states(tree)}
 
 
 # ---------------------------------------------------------------------------------------------------- the rest
 def test_time_is_counted_by_phase() -> None:
     step = Step(Progress())
     for _ in range(2):
-        with step.timed("sample"):
+        with step.time_phase("sample"):
             pass
     assert list(step.seconds) == ["sample"]
     assert step.seconds["sample"] > 0

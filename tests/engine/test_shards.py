@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.engine.batch_shards import cut, tree_sum
 from assay.engine.fsdp import idle_passes
-from assay.engine.gathering import joined
+from assay.engine.gathering import join_shards
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.runs import catalogue
@@ -84,12 +84,12 @@ def test_starts_gathered_in_parts_are_the_same_rows(method: str, task: str) -> N
 
 def test_a_column_of_some_shards_only_is_refused() -> None:
     marked = tokens().add({"lucky": torch.ones(12)})
-    assert len(joined([marked, marked])) == 24
+    assert len(join_shards([marked, marked])) == 24
     for odd in (tokens(), replace(marked, episode=None)):
         with pytest.raises(
             AssayError, match=r"only some shards of the starts have the column '(extra\.lucky|episode)'"
         ):
-            joined([marked, odd])
+            join_shards([marked, odd])
 
 
 def test_shards_decide_the_fingerprint_and_ranks_do_not() -> None:

@@ -67,7 +67,7 @@ class Watcher:
             setattr(os, name, self.watched_change(name))
 
     def watch_phases(self) -> None:
-        timed, update, scores = loop.Step.timed, engine.Engine.update_together, evaluation.evaluate
+        timed, update, scores = loop.Step.time_phase, engine.Engine.update_together, evaluation.evaluate
         init, executed = run.Worker.__init__, run.executed
 
         @contextmanager
@@ -103,7 +103,7 @@ class Watcher:
                 self.phase = 2
             return result
 
-        loop.Step.timed = watched_timed  # type: ignore[method-assign]
+        loop.Step.time_phase = watched_timed  # type: ignore[method-assign]
         engine.Engine.update_together = watched_update  # type: ignore[method-assign]
         evaluation.evaluate = watched_scores
         run.Worker.__init__ = watched_init  # type: ignore[method-assign]

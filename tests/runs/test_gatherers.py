@@ -25,7 +25,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Reward, Scene
 from assay.core.trees import difference
-from assay.engine.gathering import rolled_out
+from assay.engine.gathering import roll_out
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
@@ -222,7 +222,7 @@ def test_every_decision_has_the_version_and_log_probability_of_the_weights_that_
 def rows_of(loop: Loop, fresh: Experience) -> Experience:
     """The starts of some rows, gathered by a loop with its own weights."""
     scene = Scene(loop.task, loop.engine, Draw(loop.seed), actor=loop.actor, starts=np.unique(fresh.column("start")))
-    return rolled_out(loop.recipe, scene, {}, lambda rows: rows)[0]
+    return roll_out(loop.recipe, scene, {}, lambda rows: rows)[0]
 
 
 @pytest.mark.parametrize("lag", [0, 2])

@@ -199,7 +199,7 @@ def test_a_plan_is_the_same_when_read_back_from_its_folder(tmp_path: Path, name:
 @pytest.mark.parametrize(("name", "task"), [("grpo", "addition-1"), ("ppo", "cartpole"), ("dqn", "cartpole")])
 def test_the_command_that_repeats_a_plan_makes_the_same_plan(name: str, task: str) -> None:
     changes = {"dqn": {"actor.hidden": (8, 8)}, "ppo": {"rollout.steps": 5}}.get(name, {})
-    placement = Placement(micro_batch=16, tokens=900, recompute=True)
+    placement = Placement(micro_batch=16, tokens=900, recompute=True, compiled=True, shards=4, ranks=2)
     plan = make_plan(name, task, steps=30, seed=4, settings=changes, warmup=3, placement=placement)
     words = shlex.split(repeat_command(plan))
     options = cli.parser().parse_args(words[1:])
@@ -229,6 +229,13 @@ def test_a_config_needs_every_field_that_decides(tmp_path: Path) -> None:
         store.write_json(tmp_path / "config.json", {key: value for key, value in config.items() if key != name})
         with pytest.raises(AssayError, match=name):
             read_config(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(("name", "value"), [("tokens", "900"), ("shards", True), ("ranks", 1.0), ("compiled", None)])
+def test_a_placement_that_no_run_writes_is_refused(tmp_path: Path, name: str, value: Any) -> None:
+    store.write_json(tmp_path / "config.json", make_plan("ppo", "cartpole").config() | {name: value})
+    with pytest.raises(AssayError, match=f"--{name} is {value!r}"):
+        plan_of(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------- settings by name

@@ -11,6 +11,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need
+from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
+from assay.core.spaces import Discrete, Spec, Vocabulary
+from assay.engine.gathering import join_pieces
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bounded import Deterministic
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
+from assay.ops import random
 from assay.claims.laws.bench import columns_of
 from assay.claims.laws.cases import CHOICES, TORQUES, normal
 from assay.claims.laws.invariance import changed_columns
@@ -29,18 +41,6 @@ from assay.claims.laws.laws import (
     suited,
 )
 from assay.claims.laws.state import continuing
-from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, Need
-from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
-from assay.core.spaces import Discrete, Spec, Vocabulary
-from assay.engine.gathering import ordered
-from assay.models.bodies.perceptron import Perceptron
-from assay.models.bodies.table import Table
-from assay.models.bodies.transformer import Transformer
-from assay.models.heads.bounded import Deterministic
-from assay.models.heads.value import Greedy
-from assay.models.model import Policy
-from assay.ops import random
 from assay.tasks.control.cartpole import CartPole, balance, cartpole
 from assay.tasks.control.pendulum import Pendulum, pendulum, swing_up
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
@@ -193,7 +193,7 @@ def subset(part: Any, case: RolloutCase) -> Iterator[str]:
 @law("a batch that may be cut by start has the same rows if it is", lambda part: part.by_start)
 def by_start(part: Any, case: RolloutCase) -> Iterator[str]:
     """Two starts and one, joined: order, labels and decisions are those of all together; numbers up to rounding."""
-    whole, parts = case.plain(part), ordered([case.gather(part, starts=some) for some in (STARTS[:2], STARTS[2:])])
+    whole, parts = case.plain(part), join_pieces([case.gather(part, starts=some) for some in (STARTS[:2], STARTS[2:])])
     if whole.mask.shape != parts.mask.shape or not torch.equal(whole.mask, parts.mask):
         yield f"decisions are {shown(parts.mask.sum(1))} a row instead of {shown(whole.mask.sum(1))}"
         return

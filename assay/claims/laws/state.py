@@ -12,23 +12,23 @@ from assay.claims.laws.choice import is_same
 from assay.claims.laws.laws import Law, law, other_streams
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.engine.loop import frozen, thawed
+from assay.engine.loop import freeze_states, thaw_states
 
 
 def saved_and_loaded(state: Any, fresh: Any) -> Any:
     """Returns the state after a save to disk and a load into the state of a new start."""
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         try:
-            path = store.save(Path(folder), 0, {"state": frozen(state)}, facts={})
+            path = store.save(Path(folder), 0, {"state": freeze_states(state)}, facts={})
         except (TypeError, ValueError) as error:
             raise AssayError(f"its state cannot be saved: {error}") from error
         tree = store.load_path(path).tree
-    return thawed(fresh, tree["state"])
+    return thaw_states(fresh, tree["state"])
 
 
 def untouched(value: Any) -> Any:
     """Returns a deep copy; simulations are copied by their snapshots."""
-    return copy.deepcopy(frozen(value))
+    return copy.deepcopy(freeze_states(value))
 
 
 class Continuing(NamedTuple):

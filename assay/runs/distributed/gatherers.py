@@ -20,7 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, Progress, State
 from assay.core.slots import Scene
-from assay.engine.gathering import by_episode, joined, ordered, rewarded, shard_of
+from assay.engine.gathering import apply_rewards, join_pieces, join_shards, shard_scene, sort_by_episode
 from assay.runs.distributed.ledger import Answer, Ledger, Restarts, Schedule
 from assay.runs.distributed.rollout_worker import Asked, Found, Hand, Lost, models_of, spans_of
 from assay.runs.distributed.weights import Weights
@@ -111,8 +111,8 @@ class Crew:
             found.append(part.rows)
             if self.shards > 1 and not is_rewarded:
                 recipe = self.recipe.at(scene.progress)
-                found[-1] = rewarded(recipe, shard_of(scene, place), states["rewards"], part.rows)
-        rows = by_episode(joined(found)) if self.shards > 1 else ordered(found)
+                found[-1] = apply_rewards(recipe, shard_scene(scene, place), states["rewards"], part.rows)
+        rows = sort_by_episode(join_shards(found)) if self.shards > 1 else join_pieces(found)
         self.measure(scene, rows, waited)
         return rows, is_rewarded or self.shards > 1
 

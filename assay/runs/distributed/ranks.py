@@ -30,7 +30,7 @@ from assay.core.slots import Scene
 from assay.engine.batch_shards import Ranks
 from assay.engine.gathering import Gatherers
 from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, joined
-from assay.engine.loop import Loop, frozen, thawed
+from assay.engine.loop import Loop, freeze_states, thaw_states
 from assay.engine.machine import tuned
 from assay.runs.plan import Plan
 from assay.runs.signals import STOPS, end_with
@@ -264,12 +264,12 @@ class Handed(Gatherers):
 
         def ask() -> tuple[Experience, bool, Any, State]:
             assert self.own is not None, "rank 0 has them"
-            return (*self.own(scene, states), scene.metrics, frozen(states["curriculum"]))
+            return (*self.own(scene, states), scene.metrics, freeze_states(states["curriculum"]))
 
         rows, is_rewarded, metrics, curriculum = self.ranks.told(ask)
         if self.ranks.rank:  # only rank 0 asks the curriculum, for steps that it hands out
             scene.metrics.update(metrics)
-            states["curriculum"] = thawed(states["curriculum"], curriculum)
+            states["curriculum"] = thaw_states(states["curriculum"], curriculum)
         return rows, is_rewarded
 
     def snapshot(self) -> State:

@@ -24,7 +24,7 @@ from assay.core.record import Draw, Experience, Progress, State
 from assay.core.slots import Scene, Task
 from assay.decoding.weight_versions import VersionedActor
 from assay.engine.engine import Engine
-from assay.engine.gathering import rewarded, rolled_out, shard_of
+from assay.engine.gathering import apply_rewards, roll_out, shard_scene
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.runs.distributed.ledger import Work
@@ -131,7 +131,7 @@ class Sampler:
         self.turn_to(asked)
         recipe = self.recipe.at(asked.progress)
         scene = Scene(self.task, self.engine, Draw(self.seed, (asked.work.step,)), asked.progress)
-        scene = scene if asked.shard is None else shard_of(scene, asked.shard)
+        scene = scene if asked.shard is None else shard_scene(scene, asked.shard)
 
         def reward(rows: Experience) -> Experience:
             if any(self.reward_states):
@@ -139,11 +139,11 @@ class Sampler:
                     f"{type(recipe.rollout).__name__} uses rewards while it gathers, and a reward has a state, which "
                     "belongs to the learner. Remove --gatherers and --pieces."
                 )
-            return rewarded(recipe, scene, self.reward_states, rows)
+            return apply_rewards(recipe, scene, self.reward_states, rows)
 
         first, actor = self.version, VersionedActor(self.actor, self.newest) if self.is_in_flight else self.actor
         here = scene.given(actor=actor, starts=asked.starts)
-        rows, is_rewarded = rolled_out(recipe, here, self.rollout_state, reward)
+        rows, is_rewarded = roll_out(recipe, here, self.rollout_state, reward)
         version = torch.full(rows.mask.shape, first, dtype=torch.int32)
         if self.is_in_flight:
             if rows.version is None:

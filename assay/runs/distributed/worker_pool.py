@@ -21,6 +21,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.spaces import Vocabulary
+from assay.engine.gathering import needs_one_piece
 from assay.engine.loop import Loop
 from assay.runs.distributed.checks import check_foreign
 from assay.runs.distributed.gatherers import Crew, Patience
@@ -199,8 +200,7 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
         return
     assert recipe.rollout is not None
     starts = recipe.rollout.num_starts
-    # Like the loop, which gathers rows in one piece where rewards have a state.
-    shards = 1 if any((loop.states["rollout"], *loop.states["rewards"])) else plan.placement.shards
+    shards = 1 if needs_one_piece(loop.states) else plan.placement.shards
     pieces = shards if plan.placement.shards > 1 else options.pieces
     schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // pieces))
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The options of a run beside method, task and settings, in five groups.
+"""The options of a run in groups: those that change its task and recipe (`RunOptions`), what it trains, and where.
 
 A field of a group is declared once, with `option(default, help)`. From it come the option of the command line, the
 entry in config.json, the words of the command that repeats the run, and the argument in Python: `assay.train(...,
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunOptions:
-    """All options of a run; the default of each group changes nothing."""
+    """The options that change a run's task and recipe; the default of each group changes nothing."""
 
     own: OwnOptions = OwnOptions()
     language: LanguageOptions = LanguageOptions()
@@ -60,13 +60,8 @@ class RunOptions:
 
     def or_else(self, usual: RunOptions) -> RunOptions:
         """Returns the options with those of `usual` where they have their default."""
-        pairs = [(one.name, getattr(self, one.name), getattr(usual, one.name)) for one in fields(self)]
-        return replace(self, **{name: replace(theirs, **values(ours)) for name, ours, theirs in pairs})
-
-
-def values(group: Group) -> dict[str, Any]:
-    """Returns the values that differ from their default."""
-    return {name: value for name, (_, value) in changed(group).items()}
+        groups: list[Any] = [replace(theirs, **changed(ours)) for theirs, ours in zip(usual, self, strict=True)]
+        return RunOptions(*groups)
 
 
 def add_run_groups(parser: argparse.ArgumentParser) -> None:
@@ -81,12 +76,7 @@ def run_options(values: Mapping[str, Any]) -> RunOptions:
 
     AssayError for a value of a wrong type or out of range.
     """
-    options = RunOptions(
-        parsed_group(OwnOptions, values),
-        parsed_group(LanguageOptions, values),
-        parsed_group(EnvironmentOptions, values),
-        parsed_group(CadenceOptions, values),
-        parsed_group(GatherOptions, values),
-    )
+    groups: list[Any] = [parsed_group(type(group), values) for group in RunOptions()]
+    options = RunOptions(*groups)
     options.check()
     return options

@@ -119,7 +119,7 @@ class EnvironmentOptions(Group):
             recipe = with_num_envs(recipe, self.num_envs)
         return normalised(recipe, task, self.normalised) if self.normalised else recipe
 
-    def steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
+    def count_steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
         """Returns the steps that gather `decisions`, rounded up."""
         from assay.runs.environments import steps_for
 

@@ -5,27 +5,29 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from assay.core.errors import AssayError
 
 if TYPE_CHECKING:
-    from dataclasses import Field
-
     from assay.core.recipe import Recipe
     from assay.core.slots import Task
 
 Value = TypeVar("Value")
 GroupType = TypeVar("GroupType", bound="Group")
-WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list of texts"}
+WORDS = {
+    int: "a whole number", float: "a number", str: "text", Path: "a path", bool: "true or false",
+    tuple: "a list of texts",
+}  # fmt: skip
 """How an error names the type of an option."""
 
 
 def option(default: Value, text: str, *, metavar: str = "", decisive: bool = True) -> Value:
     """Declares an option: its default, its help, and whether it can change the numbers of a run.
 
-    Its type is the annotation: bool (a switch), int, float, str, each possibly `| None`, or `tuple[str, ...]`
+    Its type is the annotation: bool (a switch), int, float, str, Path, each possibly `| None`, or `tuple[str, ...]`
     (repeatable).
     """
     made: Value = field(default=default, metadata={"help": text, "metavar": metavar, "decisive": decisive})
@@ -36,7 +38,8 @@ def option(default: Value, text: str, *, metavar: str = "", decisive: bool = Tru
 class Group:
     """Options that belong together, and what they change in a plan. The default values change nothing."""
 
-    title: ClassVar[str] = "options"
+    title: ClassVar[str] = ""
+    """Heading of the options in --help; without one they stand among the general options."""
 
     def check(self) -> None:
         """Raises AssayError for values out of range."""
@@ -55,7 +58,7 @@ class Group:
         """Returns the recipe as the options change it, before `--set`."""
         return recipe
 
-    def steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
+    def count_steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
         """Returns the number of training steps; None leaves it to the recipe."""
         return steps
 
@@ -66,7 +69,7 @@ def flag(name: str) -> str:
 
 
 def kinds_of(group: type[Group]) -> dict[str, type]:
-    """Returns int, float, str, bool or tuple for each field: its type without None."""
+    """Returns int, float, str, Path, bool or tuple for each field: its type without None."""
     found = {}
     for name, hint in get_type_hints(group).items():
         (kind,) = (one for one in get_args(hint) if one is not type(None)) if isinstance(hint, UnionType) else (hint,)
@@ -74,16 +77,18 @@ def kinds_of(group: type[Group]) -> dict[str, type]:
     return found
 
 
-def add_group(parser: argparse.ArgumentParser, group: type[Group]) -> None:
-    """Adds a group's options under its title."""
-    place, kinds = parser.add_argument_group(group.title), kinds_of(group)
+def add_group(parser: argparse.ArgumentParser, group: type[Group], only: Mapping[str, str] | None = None) -> None:
+    """Adds a group's options under its title; with `only`, those that it names, with its help where it is not ""."""
+    place, kinds = parser.add_argument_group(group.title) if group.title else parser, kinds_of(group)
     for one in fields(group):
-        kind, facts = kinds[one.name], one.metadata
-        if kind is bool:
-            place.add_argument(flag(one.name), dest=one.name, action="store_true", help=facts["help"])
+        if only is not None and one.name not in only:
             continue
-        metavar = facts["metavar"] or {int: "N", float: "X"}.get(kind, "TEXT")
-        told = {"dest": one.name, "metavar": metavar, "help": facts["help"]}
+        kind, text = kinds[one.name], (only or {}).get(one.name) or one.metadata["help"]
+        if kind is bool:
+            place.add_argument(flag(one.name), dest=one.name, action="store_true", help=text)
+            continue
+        metavar = one.metadata["metavar"] or {int: "N", float: "X"}.get(kind, "TEXT")
+        told: dict[str, Any] = {"dest": one.name, "metavar": metavar, "help": text}
         if kind is tuple:
             place.add_argument(flag(one.name), action="append", default=[], **told)
         else:
@@ -99,7 +104,10 @@ def given_text(word: str) -> str:
 
 
 def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType:
-    """Returns a group from parsed arguments or from records; other names are ignored."""
+    """Returns a group from parsed arguments, records or an object's fields; other names are ignored.
+
+    AssayError for a value of a wrong type.
+    """
     chosen, kinds = {}, kinds_of(group)
     for one in fields(group):
         if one.name not in values:
@@ -107,28 +115,29 @@ def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType
         kind, value = kinds[one.name], values[one.name]
         value = tuple(value) if isinstance(value, list) else value
         right = float(value) if kind is float and type(value) is int else value
-        if right is not None and type(right) is not kind:
+        is_unset = right is None and one.default is None
+        if not is_unset and (not isinstance(right, kind) or isinstance(right, bool) is not (kind is bool)):
             raise AssayError(f"{flag(one.name)} is {value!r}. Use {WORDS[kind]}.")
         chosen[one.name] = right
     return group(**chosen)
 
 
-def changed(group: Group) -> dict[str, tuple[Field[Any], Any]]:
-    """Returns the fields that differ from their default, with their values."""
-    pairs = {one.name: (one, getattr(group, one.name)) for one in fields(group)}
-    return {name: (one, value) for name, (one, value) in pairs.items() if value != one.default}
+def changed(group: Group) -> dict[str, Any]:
+    """Returns the values that differ from their default."""
+    return {one.name: value for one in fields(group) if (value := getattr(group, one.name)) != one.default}
 
 
 def record_of(group: Group, *, decisive: bool) -> dict[str, Any]:
     """Returns changed values as JSON: those that decide numbers, or the others."""
-    found = {name: value for name, (one, value) in changed(group).items() if one.metadata["decisive"] is decisive}
+    wanted = {one.name for one in fields(group) if one.metadata["decisive"] is decisive}
+    found = {name: value for name, value in changed(group).items() if name in wanted}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def words_of(group: Group) -> list[str]:
     """Returns changed values as words of a command line."""
     words: list[str] = []
-    for name, (_, value) in changed(group).items():
+    for name, value in changed(group).items():
         for each in value if isinstance(value, tuple) else (value,):
             words += [flag(name)] if each is True else [flag(name), str(each)]
     return words

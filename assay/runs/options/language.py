@@ -86,7 +86,7 @@ class LanguageOptions(Group):
             recipe = recipe if given is None else change(recipe, given)
         return recipe
 
-    def steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
+    def count_steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
         """Returns the steps of `epochs` passes over the training prompts."""
         if self.epochs is None:
             return steps
