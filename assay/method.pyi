@@ -63,8 +63,8 @@ from assay.recipes.actor_critic import ppo as ppo
 from assay.recipes.classified import DEMOS as DEMOS, NEEDED as NEEDED, classified as classified
 from assay.recipes.conservative import cql as cql, iql as iql, logged as logged
 from assay.recipes.constrained import constrained as constrained, safe_ppo as safe_ppo
-from assay.recipes.defaults import (
-    BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, Defaults as Defaults,
+from assay.recipes.presets import (
+    BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, Preset as Preset,
     EVERY as EVERY, LANGUAGE as LANGUAGE, MUJOCO as MUJOCO, PLACES as PLACES, PREFERENCES as PREFERENCES,
     STALE as STALE, TABLE as TABLE,
 )

@@ -19,7 +19,7 @@ from assay.datasets.recorded import Recorded, stamped, with_data, with_statistic
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
+from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
 from assay.runs import catalogue
 from assay.runs.checks import (
     check_placement,
@@ -203,7 +203,7 @@ def make_plan(
         start = start_of(options.cadence.from_)
     untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
     needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
-    warmup = checked_warmup(warmup, found, defaults_of(found, preset).warmup if needed else 0)
+    warmup = checked_warmup(warmup, found, preset_for(found, preset).warmup if needed else 0)
     budget = checked_steps(recipe.steps if steps is None else steps)
     numbers = (checked_seed(seed), budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
     recipe = with_statistics(recipe, found, seed)
@@ -259,7 +259,7 @@ def code_of(
 
 def chosen_preset(task: Task, has_data: bool) -> str:
     """Returns the preset that a task names; d4rl instead of mujoco if the data come from files."""
-    preset = preset_of(task)
+    preset = suite_of(task)
     return D4RL.preset if has_data and preset == MUJOCO.preset else preset
 
 

@@ -24,7 +24,7 @@ from assay.engine.guards.learning import FewCut, FewSkipped, HeldOutFollows, Liv
 from assay.engine.loop import Loop
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
-from assay.recipes.defaults import LANGUAGE
+from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue
 from assay.runs.progress import Mode
 

@@ -11,7 +11,7 @@ from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES,
 from assay.core.recipe import Recipe
 from assay.methods import dpo_q_function
 from assay.methods.dpo_q_function import ImplicitReward
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 
 BATCHES = {"tokens": build(TOKENS, RAGGED), "segments": build(TOKENS, SEGMENTS), "torques": build(TORQUES, EPISODES)}
 

@@ -22,7 +22,7 @@ from assay.methods import hc_rlhf
 from assay.methods.hc_rlhf import CostCertificate, HoeffdingBound, StudentBound, augmented_cost, pessimistic
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost, TaskCost
-from assay.recipes.defaults import CONTROL, LANGUAGE
+from assay.recipes.presets import CONTROL, LANGUAGE
 from assay.runs.plan import make_plan
 from assay.runs.run import execute
 from assay.tasks.control.hazards import hazards

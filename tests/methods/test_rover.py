@@ -20,7 +20,7 @@ from assay.methods import rover
 from assay.methods.rover import UniformLogp, UniformValue, needed
 from assay.models.heads.categorical import SoftmaxTable
 from assay.ops import distributions
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from assay.runs import catalogue
 from tests.methods.batches import with_advantage
 

@@ -22,7 +22,7 @@ from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
 from assay.parts.rewards.cost import LengthCost, TaskCost
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
-from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
+from assay.recipes.presets import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.hazards import hazards
 from tests.methods.streams import normal, stream_of

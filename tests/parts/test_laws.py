@@ -79,7 +79,7 @@ PARTS: list[tuple[str, Any]] = [
 def recipes() -> list[Recipe]:
     """Every recipe of a method, in each world, of its measured claims and of their phases."""
     methods = catalogue.methods().values()
-    programs = [method.recipe(world) for method in methods for world in method.worlds]
+    programs = [method.recipe(world) for method in methods for world in method.presets]
     sides = [side for one in all_claims().values() for claim in one.measured for side in (claim.ours, claim.theirs)]
     programs += [side for side in sides if isinstance(side, Recipe)]
     return [one for last in programs for one in (last, *(phase.recipe for phase in last.before))]

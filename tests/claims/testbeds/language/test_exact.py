@@ -21,13 +21,13 @@ from assay.core.record import Draw, Score
 from assay.core.slots import ExactTask, Task
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.recipes.defaults import defaults_of
+from assay.recipes.presets import preset_for
 from assay.runs import catalogue
 
 
 def actor_of(task: Task, spread: float = 0.0) -> Any:
     """The actor of the task's defaults, moved away from its start by `spread`."""
-    actor = defaults_of(task).actor.build(task.spec)
+    actor = preset_for(task).actor.build(task.spec)
     draw = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in actor.parameters():
@@ -282,8 +282,8 @@ def test_a_dial_out_of_range_is_refused(address: str) -> None:
 def test_a_task_names_the_preset_that_fits_it() -> None:
     task = key_decisions()
     assert isinstance(task, EnumerableTask)
-    assert defaults_of(task).preset == "places"
-    assert defaults_of(task, "classic").preset == "classic"
+    assert preset_for(task).preset == "places"
+    assert preset_for(task, "classic").preset == "classic"
 
 
 def test_the_start_uses_each_format_as_often_as_the_dial_says() -> None:
