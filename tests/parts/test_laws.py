@@ -22,11 +22,10 @@ from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.ops import divergences
-from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
+from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.critics.td import Td
-from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import ProductRatio, SequenceRatio
 from assay.parts.objectives.trust import NoTrust
@@ -57,11 +56,9 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
     ("credit", RewardToGo(discount=0.9)),
     ("credit", Whiten(centre=False)),
     ("critic_loss", Td(Column(), of=OfState(), aggregate=SequenceMean())),
-    ("objective", LogLikelihood(aggregate=PromptMean())),
     ("objective", PolicyGradient(ratio=ProductRatio(), aggregate=SequenceSum())),
     ("objective", PolicyGradient(ratio=SequenceRatio(), aggregate=SequenceMean())),
     ("objective", PolicyGradient(aggregate=FixedLength(8))),
-    ("objective", PolicyGradient(aggregate=PromptMean())),
     ("objective", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum())),
     ("regularizer", EntropyBonus(aggregate=SequenceMean())),
     ("regularizer", KlToReference(estimator=divergences.k1)),
