@@ -10,7 +10,6 @@ from assay.tasks.testbeds.language.graded import hackable, judge
 from assay.tasks.testbeds.language.places import key_decisions, lock
 from assay.tasks.testbeds.language.redo import redo
 from assay.tasks.testbeds.language.sparse import levels, many_ways, stale
-from assay.tasks.testbeds.language.turns import turns
 from assay.tasks.testbeds.language.walk import register_walk
 
 LEVELS: Mapping[str, Callable[..., Task]] = {
@@ -19,7 +18,6 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "many-ways": many_ways,
     "key-decisions": key_decisions,
     "lock": lock,
-    "turns": turns,
     "judge": judge,
     "hackable": hackable,
     "register-walk": register_walk,
