@@ -47,11 +47,9 @@ class TokenMean(Aggregation):
     together: ClassVar[str | None] = None
 
     def weigh(self, batch: Experience) -> Tensor:
-        """Returns the mask."""
         return batch.weight
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the number of decisions."""
         return batch.num_decisions
 
 
@@ -98,7 +96,6 @@ class SequenceSum(OverEpisodes, Aggregation):
     """
 
     def weigh(self, batch: Experience) -> Tensor:
-        """Returns the mask."""
         return batch.weight
 
 

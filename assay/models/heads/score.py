@@ -52,7 +52,6 @@ class TextScore(CriticHead):
     """A score of the text so far, its last token included."""
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the critic for this task."""
         if not isinstance(spec.observation, Vocabulary) or not isinstance(body, Sequences):
             what = f"got {body} and observations {spec.observation}"
             raise AssayError(f"TextScore needs a Transformer() body and a language task, {what}. Use Transformer()")

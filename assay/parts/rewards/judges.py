@@ -59,7 +59,6 @@ class OutcomeJudge(PairwiseJudge):
     seed: int = 0
 
     def scores(self, experience: Experience, task: Task) -> Scores:
-        """Returns a function that gives two scores per match."""
         outcome = groups.outcome(experience).double().cpu()
         label, sample = groups.sample_labels(experience)
 
@@ -85,7 +84,6 @@ class FunctionJudge(PairwiseJudge):
     function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
 
     def scores(self, experience: Experience, task: Task) -> Scores:
-        """Returns a function that gives two scores per match; each row is described once."""
         described = cache(lambda row: task.describe(experience, row))
 
         def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
