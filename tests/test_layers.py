@@ -576,8 +576,8 @@ def cached_parts(package: Package) -> Iterator[Finding]:
 
 
 def docstrings(package: Package) -> Iterator[Finding]:
-    """Every module, public class, function and method says what it is; a method that implements a function of a slot, or
-    overrides that of a base, inherits its docstring.
+    """Every module, public class, function and method says what it is; a method that implements a function of a slot,
+    or overrides that of a base, inherits its docstring.
 
     The functions of a method's `__init__` and `claims` compute its claims; each claim is a sentence already.
     """

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.slots import logp_of
 from assay.core.spaces import Vocabulary
 from assay.engine.loop import Loop
 from assay.ledger import Schedule
@@ -31,7 +32,7 @@ from assay.runs.own.loading import load
 from assay.runs.plan import Plan
 from assay.runs.ray_cluster import cluster, first_line
 from assay.runs.sampler import NO_FLIGHT, Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
-from assay.runs.servers import Published, Served, Server, ServerHand, as_rows, probes, scored_logp
+from assay.runs.servers import Published, Served, Server, ServerHand, as_rows, probes
 from assay.runs.signals import STOPS, end_with
 from assay.runs.weights import SameMemory, WeightFiles, Weights
 from assay.tasks.language.dialogue import DialogueTask
@@ -224,7 +225,7 @@ def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Cal
 
     def score() -> Tensor:
         with torch.no_grad():
-            return loop.engine.over(recipe.behaviour, rows, scored_logp)[:, 1:].float().cpu()
+            return loop.engine.over(recipe.behaviour, rows, logp_of)[:, 1:].float().cpu()
 
     published = Published(files, recipe.behaviour, score)
     servers = [Server(url, vocabulary) for url in plan.options.gathering.server]
