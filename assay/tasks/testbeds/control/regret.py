@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,6 +39,14 @@ class RegretTask(SteppedTask):
     scale: float = 1.0
     logged: Callable[[Draw], Experience] | None = None
     num_held_out: int = 1_000
+    sampled: bool = False
+    """Whether policies are always played with their samples, never with their mode."""
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """Plays one episode for each (start, sample)."""
+        return super().play(actor, starts, samples, draw, split=split, greedy=greedy and not self.sampled)
 
     def judge(self, experience: Experience, split: int) -> Experience:
         """Adds `score` [B], the normalised regret; steps have their rewards already."""
