@@ -291,7 +291,6 @@ class PromptTask:
 
     @property
     def max_decisions(self) -> int:
-        """Returns the most tokens of an answer."""
         return self.max_tokens
 
     @property
@@ -309,7 +308,6 @@ class PromptTask:
         return self.items.order(ordinals, draw) if isinstance(self.items, FiniteItems) else ordinals
 
     def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
-        """Returns the prompt of each start."""
         return self.prompts(starts, split)
 
     @property
