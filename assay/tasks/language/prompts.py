@@ -99,7 +99,7 @@ class Generator(Protocol):
 
     def item(self, ordinal: int, split: int) -> Item:
         """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
-        return generated_item(self, ordinal, split)
+        return generated_item(self, ordinal, split)  # type: ignore[arg-type]  # hashable: a frozen dataclass
 
 
 @lru_cache(maxsize=1 << 14)
