@@ -52,7 +52,7 @@ TABLE: dict[str, Column] = {
     "prefix": Column("B", "rollout", ("FromPrefixes",), "number of given decisions"),
     "left": Column("B", "rollout", ("Windows",), "number of decisions of the answer outside this window"),
     "greedy_outcome": Column("B", "rollout", ("WithGreedy",), "outcome of the greedy answer to the same start"),
-    "hinted": Column("B", "rollout", ("Hinted",), "the policy saw more than the task's prompt when it acted"),
+    "hinted": Column("B", "rollout", ("Hinted", "Lessons"), "the policy saw more than the task's prompt when it acted"),
     "forced": Column("BT", "rollout", ("ForcedFirst",), "the decision was given; `logp` is the policy's own"),
     "mode": Column("B", "rollout", ("ForcedFirst",), "number of the opening that the row was made to begin with"),
     "intervened": Column("BT", "rollout", ("Overseen",), "an overseer took the decision in the policy's place"),

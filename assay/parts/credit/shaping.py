@@ -87,7 +87,6 @@ class Informative(Select):
     max_rounds: int = 3
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the rows of informative groups."""
         differs = groups.differs(groups.outcome(experience), groups.row_groups(experience))
         return experience.rows(groups.any_of(differs, groups.linked_groups(experience)))
 

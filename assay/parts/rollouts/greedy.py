@@ -37,7 +37,6 @@ class WithGreedy(Around):
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Returns the columns of the inner rollout and its own."""
         return (*self.gather.writes, GREEDY)
 
     @property
