@@ -260,7 +260,7 @@ def code_of(
 def chosen_preset(task: Task, has_data: bool) -> str:
     """Returns the preset that a task names; d4rl instead of mujoco if the data come from files."""
     preset = suite_of(task)
-    return D4RL.preset if has_data and preset == MUJOCO.preset else preset
+    return D4RL.suite if has_data and preset == MUJOCO.suite else preset
 
 
 def anchored(address: str) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
+from assay.claims import rover as claims
 from assay.claims.laws.cases import CHOICES, RAGGED, build
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
@@ -79,7 +80,7 @@ def test_the_old_column_is_that_of_the_policy_that_acted() -> None:
 
 def test_on_policy_its_expected_gradient_is_not_zero() -> None:
     assert (
-        float(probes.expected_table_gradient(rover.recipe(), rover.EPISODES, rover.LOGITS_SA, members=2).norm()) > 0.1
+        float(probes.expected_table_gradient(rover.recipe(), claims.EPISODES, claims.LOGITS_SA, members=2).norm()) > 0.1
     )
 
 
