@@ -24,8 +24,8 @@ def add_pool_options(one: argparse.ArgumentParser) -> None:
 
 def add_placement_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of device, sizes and processes: fields of a placement."""
-    text = "cpu, cuda or cuda:N; with --ranks, cuda is a GPU for each and cuda:N one for all (default: cpu)"
-    one.add_argument("--device", default="cpu", help=text)
+    text = "cpu, cuda or cuda:N; with --ranks, cuda is a GPU for each and cuda:N one for all (default: cuda with --model, else cpu)"
+    one.add_argument("--device", help=text)
     one.add_argument(
         "--micro-batch",
         type=int,
@@ -47,9 +47,10 @@ def add_placement_options(one: argparse.ArgumentParser) -> None:
     text = "split layers among the ranks while gradients are computed (FSDP2): less memory, slower, same result"
     one.add_argument("--sharded", action="store_true", help=text)
     one.add_argument("--recompute", action="store_true", help="gradient checkpointing: less memory, slower")
-    one.add_argument(
-        "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"
-    )
+    text = "torch.compile the layers: about a minute at the first start, then faster (default: with --model on a GPU)"
+    one.add_argument("--compiled", action=argparse.BooleanOptionalAction, help=text)
+    text = "only kernels that give the same bits again: two runs on one GPU are equal; slower"
+    one.add_argument("--deterministic", action="store_true", help=text)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from assay.app.report import tables
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
-from assay.runs import catalogue
+from assay.runs import catalogue, hardware
 from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
 from assay.runs.jobs import Failure, run_jobs
@@ -58,7 +58,7 @@ def train(options: argparse.Namespace) -> int:
             f"{base} holds one run, and --seeds {options.seeds} needs a folder of several. Use another --out."
         )
     folders = [seed_folder(base, plan.seed, len(plans) > 1) for plan in plans]
-    workers = parallel_seeds(options, len(plans))
+    workers = parallel_seeds(options, plans[0].placement, len(plans))
     if workers > 1:
         pairs = zip(plans, folders, strict=True)
         jobs = [Job(name, task, plan.seed, folder, name, {**chosen, "evaluations": None}) for plan, folder in pairs]
@@ -76,17 +76,20 @@ def default_task(name: str) -> str:
 
 
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of `make_plan` that the options name."""
-    where = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
+    """Returns the arguments of `make_plan` that the options name, and defaults of hardware where they name none."""
+    named = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
+    settings, asked = parsed_settings(options.set), run_options(vars(options))
+    where, compiled = Placement(**{**named, "device": "cpu", "compiled": False}), options.compiled
+    where, asked = hardware.chosen(options.model, asked, settings, where, device=options.device, compiled=compiled)
     return {
         "steps": options.steps,
-        "settings": parsed_settings(options.set),
+        "settings": settings,
         "warmup": options.warmup,
-        "placement": Placement(**where),
+        "placement": where,
         "model": options.model,
         "data": options.data,
         "preset": options.preset,
-        "options": run_options(vars(options)),
+        "options": asked,
     }
 
 
@@ -105,11 +108,11 @@ def print_runs(runs: Sequence[Run], base: Path, options: argparse.Namespace) -> 
 
 
 # ---------------------------------------------------------------------------------------------------- several seeds
-def parallel_seeds(options: argparse.Namespace, seeds: int) -> int:
+def parallel_seeds(options: argparse.Namespace, where: Placement, seeds: int) -> int:
     """Returns how many seeds train at once: as asked, else one per core, or in turn on a GPU, with ranks or sinks."""
     if options.jobs is not None and options.jobs < 1:
         raise AssayError(f"--jobs is {options.jobs}. Use at least 1.")
-    alone = options.device != "cpu" or options.tensorboard or bool(options.wandb) or options.ranks > 1
+    alone = where.is_on_gpu or options.tensorboard or bool(options.wandb) or options.ranks > 1
     if alone and (options.jobs or 1) > 1:
         where = "on a GPU, with --ranks, --tensorboard or --wandb"
         raise AssayError(f"--jobs is {options.jobs}. Seeds {where}, train in turn.")

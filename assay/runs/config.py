@@ -15,7 +15,7 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 
-MORE: dict[str, Any] = {"tokens": 0, "recompute": False, "compiled": False, "shards": 1}
+MORE: dict[str, Any] = {"tokens": 0, "recompute": False, "compiled": False, "shards": 1, "deterministic": False}
 PROCESSES: dict[str, Any] = {"ranks": 1, "sharded": False}
 """Fields of a placement that config.json holds only if they differ from these defaults."""
 
@@ -41,6 +41,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "shards": lambda value: type(value) is int,
     "ranks": lambda value: type(value) is int,
     "sharded": lambda value: type(value) is bool,
+    "deterministic": lambda value: type(value) is bool,
 }
 """Fields that config.json may have, and whether a value is one that a run writes."""
 

@@ -20,7 +20,7 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
-from assay.runs import catalogue
+from assay.runs import catalogue, hardware
 from assay.runs.checks import (
     check_placement,
     check_rows,
@@ -333,7 +333,8 @@ def repeat_command(plan: Plan) -> str:
     words += ["--shards", plan.placement.shards] if plan.placement.shards > 1 else []
     words += ["--ranks", plan.placement.ranks] if plan.placement.ranks > 1 else []
     words += ["--sharded"] * plan.placement.sharded
-    words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
+    words += ["--recompute"] * plan.placement.recompute
+    words += hardware.words(plan.model, plan.placement, plan.options, plan.settings)
     words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
         words += ["--data", file.path]
