@@ -17,7 +17,6 @@ Probes call single operations of an update on equal inputs, many times, and coun
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -198,7 +197,8 @@ def tensors(loop: Any) -> Iterator[tuple[str, Tensor]]:
     yield from ((f"loss: {name}", torch.tensor(value)) for name, value in sorted(step.metrics.items()))
     yield from reversed(slopes)  # the backward pass begins with the last layer
     for name, flat in engine.flats.items():
-        yield from ((f"weight: {name}.{key}", some) for key, some in zip(flat.names, flat.split(*flat.pieces)))
+        own = zip(flat.names, flat.split(*flat.pieces), strict=True)
+        yield from ((f"weight: {name}.{key}", some) for key, some in own)
 
 
 # ---------------------------------------------------------------------------------------------------- two runs
@@ -231,8 +231,9 @@ def compared(folders: Sequence[Path], steps: int) -> dict[str, Any]:
         gaps = {name: gap for name in names if (gap := difference(one.get(name), other.get(name)))}
         if gaps:
             first = {kind: next((name for name in gaps if name.startswith(kind)), None) for kind in ORDER}
-            return {"equal": False, "step": number, "first": next(iter(gaps)), "differing": len(gaps),
-                    "of": len(names), "by_kind": {kind: [name, gaps[name]] for kind, name in first.items() if name}}  # fmt: skip
+            by_kind = {kind: [name, gaps[name]] for kind, name in first.items() if name}
+            where = {"step": number, "first": next(iter(gaps)), "by_kind": by_kind}
+            return {"equal": False, **where, "differing": len(gaps), "of": len(names)}
     return {"equal": True}
 
 
@@ -261,7 +262,7 @@ def probes(device: str, dtype: torch.dtype, toy: bool) -> dict[str, Callable[[],
         return torch.randn(shape, generator=draw).to(device, dtype).requires_grad_()
 
     states, slope = made(many, width), made(many, width).detach()
-    where = (torch.arange(many) // 8 * 8)  # the last state of a prompt, eight times
+    where = torch.arange(many) // 8 * 8  # the last state of a prompt, eight times
     again = repeats.Repeats(**{name: one.to(device) for name, one in vars(repeats.repeats_of(where)).items()})
     index, table = where.to(device), made(512, width)
     words, token = made(2048, width), torch.randint(0, 2048, (many,), generator=draw).to(device)

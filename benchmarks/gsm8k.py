@@ -1,8 +1,8 @@
 """GSM8K: one method on a pretrained model, scored on all held-out problems before and after, as one row of JSON.
 
     python -m benchmarks.gsm8k grpo --model FOLDER --data FOLDER --seed 0 --steps 80 --out grpo-0.json
-    python -m benchmarks.gsm8k grpo --model FOLDER --data FOLDER --out grpo-0.json --minutes 9     # ends in time, with 75
-    python -m benchmarks.gsm8k grpo --model FOLDER --data FOLDER --out grpo-0.json --resume        # goes on
+    python -m benchmarks.gsm8k grpo --model FOLDER --data FOLDER --out grpo-0.json --minutes 9   # ends in time, with 75
+    python -m benchmarks.gsm8k grpo --model FOLDER --data FOLDER --out grpo-0.json --resume      # goes on
 
 `--data` has train.jsonl and test.jsonl (question, answer). The reward is 1 if the last number of an answer is the right
 one (`gsm8k_reward.py`), in training and in every score. A score is greedy decoding, and pass@1 and pass@k of k samples,
@@ -77,7 +77,8 @@ def scored(policy: Any, task: Any, options: argparse.Namespace) -> dict[str, Any
     sampled = evaluation.evaluate(policy, task, num=num, samples=options.samples, greedy=False)
     right = sampled.values.reshape(-1, options.samples).sum(1).astype(int)
     ks = sorted({1, options.samples})
-    found = {f"pass@{k}": estimate(one) for k, one in zip(ks, pass_at_k_intervals(options.samples, right, ks), strict=True)}
+    passed = zip(ks, pass_at_k_intervals(options.samples, right, ks), strict=True)
+    found = {f"pass@{k}": estimate(one) for k, one in passed}
     assert greedy.played is not None
     assert sampled.played is not None
     return {

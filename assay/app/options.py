@@ -24,7 +24,8 @@ def add_pool_options(one: argparse.ArgumentParser) -> None:
 
 def add_placement_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of device, sizes and processes: fields of a placement."""
-    text = "cpu, cuda or cuda:N; with --ranks, cuda is a GPU for each and cuda:N one for all (default: cuda with --model, else cpu)"
+    text = "cpu, cuda or cuda:N; with --ranks, cuda is a GPU for each and cuda:N one for all"
+    text += " (default: cuda with --model where there is a GPU, else cpu)"
     one.add_argument("--device", help=text)
     one.add_argument(
         "--micro-batch",

@@ -171,8 +171,8 @@ def train(
     the task's demonstrations; `model`, a folder or hub id, replaces the small transformer by a pretrained language
     model. `data` are files (see `assay.datasets.files`) that replace the recipe's offline datasets. `preset` names a
     set of default settings: classic, mujoco or d4rl; None takes that of the task. Without a `placement` a pretrained
-    model is trained on a GPU if there is one (see `assay.runs.hardware`), anything else on the CPU. `options` are those of the command
-    line beyond these (see `assay.runs.options`).
+    model is trained on a GPU if there is one (see `assay.runs.hardware`), anything else on the CPU. `options` are those
+    of the command line beyond these (see `assay.runs.options`).
 
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).

@@ -31,7 +31,7 @@ def test_two_runs_on_the_cpu_are_equal_and_a_changed_bit_is_found(tmp_path: Path
     kept = torch.load(path)
     kinds = {kind: [name for name in kept if name.startswith(kind)] for kind in determinism.ORDER}
     assert all(kinds.values()), "every kind of tensor is kept"
-    assert list(kept)[0] == "tokens"
+    assert next(iter(kept)) == "tokens"
     assert bool((kept["reward"] != 0).any()), "some answers are right, so that there is a gradient"
     slope = kinds["gradient"][1]
     kept[slope].view(-1)[0] += 1e-3

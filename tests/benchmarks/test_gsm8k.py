@@ -13,7 +13,7 @@ from benchmarks.gsm8k_reward import last_number, value_of
 from tests.models.test_transformers import save_qwen
 
 pytestmark = pytest.mark.filterwarnings("ignore:rewards and held-out scores are last_number")
-SIZES = ["--steps", "2", "--max-tokens", "6", "--prompts", "2", "--group-size", "2", "--samples", "2", "--device", "cpu"]
+SIZES = ["--steps", "2", "--max-tokens", "6", "--prompts", "2", "--group-size", "2", "--samples", "2"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,8 @@ def words(tmp_path: Path) -> list[str]:
     rows = [{"question": f"{one}+30=", "answer": f"it is\n#### {one + 30}"} for one in range(1, 9)]
     for name, some in (("train", rows[:4]), ("test", rows[4:])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
-    return ["--model", save_qwen(tmp_path / "model"), "--data", str(tmp_path), "--runs", str(tmp_path / "runs"), *SIZES]
+    folders = ["--model", save_qwen(tmp_path / "model"), "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    return [*folders, *SIZES, "--device", "cpu"]
 
 
 def row_of(words: list[str], out: Path, code: int) -> dict[str, Any]:

@@ -30,5 +30,5 @@ def test_a_sampler_that_lacks_memory_says_that_its_rows_wait(
 def test_a_deterministic_sampler_refuses_to_lack_memory() -> None:
     assert torch.are_deterministic_algorithms_enabled(), "as every test"
     assert pages_of(600, room=600) == 600
-    with pytest.raises(AssayError, match="--deterministic: GPU memory is short, .* room for 599 of 600 pages"):
+    with pytest.raises(AssayError, match=r"--deterministic: GPU memory is short, .* room for 599 of 600 pages"):
         pages_of(600, room=599)
