@@ -75,8 +75,8 @@ def test_a_run_that_has_no_time_for_its_scores_is_scored_later(
 
 
 @pytest.mark.parametrize("method", ["dr-grpo", "dapo"])
-def test_the_other_methods_of_the_table_take_the_options(method: str, words: list[str]) -> None:
-    plan = gsm8k.plan_of(gsm8k.arguments([method, *words, "--out", "x.json"]))
-    assert plan.recipe.rollout is not None
-    assert plan.recipe.rollout.num_starts == 2
-    assert plan.steps == 2
+def test_the_other_methods_of_the_table_run(method: str, words: list[str], tmp_path: Path) -> None:
+    """The demonstrations have more tokens than --max-tokens allows, as some of GSM8K have."""
+    row = row_of([method, *words], tmp_path / "row.json", 0)
+    assert row["settings"]["steps"] == 2
+    assert row["status"] == "done"
