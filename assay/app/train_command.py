@@ -114,8 +114,8 @@ def parallel_seeds(options: argparse.Namespace, where: Placement, seeds: int) ->
         raise AssayError(f"--jobs is {options.jobs}. Use at least 1.")
     alone = where.is_on_gpu or options.tensorboard or bool(options.wandb) or options.ranks > 1
     if alone and (options.jobs or 1) > 1:
-        where = "on a GPU, with --ranks, --tensorboard or --wandb"
-        raise AssayError(f"--jobs is {options.jobs}. Seeds {where}, train in turn.")
+        when = "on a GPU, with --ranks, --tensorboard or --wandb"
+        raise AssayError(f"--jobs is {options.jobs}. Seeds {when}, train in turn.")
     return min(seeds, options.jobs or (1 if alone else os.cpu_count() or 1))
 
 

@@ -67,10 +67,11 @@ def repeatable(is_wanted: bool) -> Iterator[None]:
         yield
         return
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    memory: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
     # Filling is for finding reads of memory that was never written; it would cost a kernel for every tensor.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    memory.fill_uninitialized_memory = False
     try:
         yield
     except RuntimeError as error:
@@ -80,4 +81,4 @@ def repeatable(is_wanted: bool) -> Iterator[None]:
         raise AssayError(f"--deterministic: {what} has no deterministic kernel on this device. Remove it") from error
     finally:
         torch.use_deterministic_algorithms(before[0])
-        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+        memory.fill_uninitialized_memory = before[1]
