@@ -40,9 +40,10 @@ from assay.runs.result import Run
 from assay.runs.run import execute
 from assay.runs.signals import Stopped
 from assay.version import __version__
+from benchmarks import gsm8k_reward
 from benchmarks.gpu_work import peak, reset_peak
 
-REWARD = f"{Path(__file__).with_name('gsm8k_reward.py')}:last_number"
+REWARD = f"{gsm8k_reward.__file__}:{gsm8k_reward.last_number.__name__}"
 UNFINISHED = 75
 """Exit code of a run that was stopped in time and goes on with --resume."""
 RESERVE = 60.0
