@@ -20,7 +20,7 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
-from assay.runs import catalogue
+from assay.runs import catalogue, hardware
 from assay.runs.checks import (
     check_placement,
     check_rows,
@@ -338,7 +338,8 @@ def repeat_command(plan: Plan) -> str:
         evaluations = plan.steps // plan.evaluate_every if plan.evaluate_every else 0
         options = replace(options, cadence=replace(options.cadence, evaluations=evaluations))
     words = ["assay", "train", plan.method, "--task", plan.address, *words_of(training), "--seed", str(plan.seed)]
-    words += [*words_of(parsed_group(PlacementOptions, vars(plan.placement))), *options.words()]
+    where = replace(parsed_group(PlacementOptions, vars(plan.placement)), compiled=False)
+    words += [*words_of(where), *hardware.words(plan.model, plan.placement, options, plan.settings), *options.words()]
     return shlex.join(words)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, TooLong
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
 from assay.ops.decoded import Stop
@@ -364,7 +364,7 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     """Returns the completion and eos; AssayError where they are more than `limit` tokens."""
     ids = [*tokenizer.encode(completion), tokenizer.vocabulary.eos]
     if len(ids) > limit:
-        raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
+        raise TooLong(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
 
 
