@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import Claims, Edit, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS
 from assay.methods.ace import ConfidencePenalty, constant, recipe
 
@@ -25,9 +25,6 @@ def factor(confidence: float, advantage: float = -1.0) -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand),
-        Exact("the factor at c = 2", lambda: factor(2.0), equals=3.12693, tolerance=1e-5),
-        Exact("the factor at c = -2", lambda: factor(-2.0), equals=1.12693, tolerance=1e-5),
-        Exact("right answers keep their advantage", lambda: factor(2.0, advantage=1.0), equals=1.0),
         Measured("keeps more different right answers than a constant factor of the same size at the start", "many-ways",
                  recipe(BIGRAMS).set("actor.rank", 4), constant(BIGRAMS).set("actor.rank", 4), Final("distinct@8"),
                  seeds=10, minutes=6.0, steps=100, looks=2),

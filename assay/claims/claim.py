@@ -30,7 +30,9 @@ class Exact:
     """A number that must equal, or be at most or at least, another: true for every seed, computed in milliseconds.
 
     Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`. Every exact claim rejects
-    a mutant that no earlier one of its method does, except those that only illustrate (`illustrates`), at most two.
+    a mutant that no earlier one of its method does, except those that only illustrate (`illustrates`), at most two, and
+    those about what mutants are not made of: `of` names it (a variant, a preset, target networks, sources, phases,
+    schedules, theory, refusals).
     """
 
     name: str
@@ -40,6 +42,7 @@ class Exact:
     at_least: float | None = None
     tolerance: float = 1e-6
     illustrates: bool = False
+    of: str = ""
 
     def __post_init__(self) -> None:
         given = [bound for bound in (self.equals, self.at_most, self.at_least) if bound is not None]

@@ -7,7 +7,7 @@ import torch
 
 from assay.claims import Average, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
-from assay.method import CONTROL, TABLE, Preset, Origin, Recipe
+from assay.method import CONTROL, TABLE, Origin, Preset, Recipe
 from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
 from assay.parts import LogLikelihood, Logged
 from assay.tasks.control.cartpole import cartpole
@@ -74,15 +74,16 @@ CLAIMS = Claims(
         Exact("its gradients are those of the formulas, with total variation",
               lambda: gradient_gap(f_dvl(), "variation"), at_most=1e-9),
         Exact("with chi-square",
-              lambda: gradient_gap(f_dvl(maximum=ImplicitMaximum(ChiSquare())), "chi"), at_most=1e-9),
+              lambda: gradient_gap(f_dvl(maximum=ImplicitMaximum(ChiSquare())), "chi"), at_most=1e-9, of="xql"),
         Exact("Gumbel regression is cut off and scaled", lambda: gradient_gap(
               f_dvl(maximum=replace(XQL, scale=0.5, clip=1.0)), "kl", scale=0.5, clip=1.0), at_most=1e-9),
-        Exact("XQL's are those of Gumbel regression", lambda: gradient_gap(f_dvl(maximum=XQL), "kl"), at_most=1e-9),
+        Exact("XQL's are those of Gumbel regression", lambda: gradient_gap(f_dvl(maximum=XQL), "kl"), at_most=1e-9,
+              of="xql"),
         Exact("ReCOIL's are those of the formulas, without rewards",
               lambda: gradient_gap(recoil(), "variation", rewards=0.0), at_most=1e-9),
-        Exact("target critics follow at rate 0.005", lambda: schedule_gap(f_dvl()), at_most=1e-7),
+        Exact("target critics follow at rate 0.005", lambda: schedule_gap(f_dvl()), at_most=1e-7, of="xql"),
         Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(f_dvl(), cartpole()), equals=0.0),
+              lambda: probes.foreign_rows(f_dvl(), cartpole()), equals=0.0, of="xql"),
         Measured(
             "with large rewards f-DVL learns sooner than XQL",
             "gridworld", f_dvl(TABLE, ImplicitMaximum(), 100.0), f_dvl(TABLE, XQL, 100.0),

@@ -1,16 +1,12 @@
 """Formats as arms of a bandit, and answers of each format."""
 
-import torch
 from torch import Tensor
 
 from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
-from assay.method import BIGRAMS, recipes
+from assay.method import BIGRAMS
 from assay.methods.echo_chamber import ANCHORED, recipe
 from assay.parts import CountModes
 from assay.tasks.tabular.bandit import bandit
-
-SHARE, ACCURACY = torch.tensor([0.5, 0.3, 0.2]).double(), torch.tensor([0.2, 0.6, 0.5]).double()
-
 
 BANDIT = bandit((0.5, 0.5))
 
@@ -24,17 +20,6 @@ SCRIPT = {
 
 def loss_with_kl(seen: probes.Seen) -> Tensor:
     return by_hand.grpo_loss(seen) + 0.01 * by_hand.mean_of_decisions(by_hand.k3(seen), seen.experience)
-
-
-def distance_from_push() -> Tensor:
-    """Returns how far grpo's expected step on six arms, a right and a wrong one of each format, is from the formula
-    when the arms of a format are added up and the first format's push is 1.
-    """
-    odds = torch.stack((SHARE * ACCURACY, SHARE * (1 - ACCURACY)), 1).flatten()
-    reward = torch.tensor([1.0, 0.0] * 3).double()
-    push = -probes.expected_gradient(recipes.grpo(), odds.log(), reward, members=3).view(3, 2).sum(1)
-    right = SHARE * (ACCURACY - (SHARE * ACCURACY).sum())
-    return (push / push[0] - right / right[0]).abs().max() + (push[0] > 0)
 
 
 SMALL = {"direct": "[0-4].", "steps": "[5-7].", "code": "[89]."}
@@ -51,9 +36,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is grpo's", recipe, by_hand.grpo_loss),
         same_gradient("with the KL it is that of grpo plus 0.01 k3", ANCHORED, loss_with_kl),
-        Exact("formats are pushed in proportion to s (a - mean a)", distance_from_push, at_most=1e-6),
         Exact("answers of each format are counted", lambda: probes.mode_gap(recipe(), SCRIPT), at_most=1e-9),
-        Exact("a task without text is refused", lambda: probes.is_refused(recipe(), BANDIT), equals=1.0),
+        Exact("a task without text is refused", lambda: probes.is_refused(recipe(), BANDIT), equals=1.0, of="refusals"),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),
                  seeds=10, minutes=4.0, steps=100, looks=2),
         Measured("the KL to the start leaves more of the mixture", "formats", ALONE, WITH_KL, Final("own_share"),

@@ -54,15 +54,6 @@ def room(ours: Recipe, advantage: float, right: int) -> float:
     return float(ours.credit[-1](data.add({"advantage": 0 * data.reward + advantage})).column("clip_range")[0])
 
 
-def slopes_gap(ours: Recipe) -> float:
-    """Returns the distance of the slopes of right answers of a group with four from 1.3 A / 8 and 0."""
-    data, found = probes.groups_with_right(4), []
-    for ratio in (1.3, 1.45):
-        found.append(float(pull(ours, data, torch.full_like(data.reward, ratio).log())[0, 0]))
-    advantage = 0.5 / (float(torch.tensor([1.0] * 4 + [0.0] * 4).double().std()) + 1e-4)
-    return abs(found[0] - 1.3 * advantage / 8) + abs(found[1])
-
-
 def cut_of_strong(ours: Recipe, seed: int, steps: int = 20) -> float:
     """Returns the share of decisions beyond their range at the end of their batch among the quarter of rows with the
     largest |A|, over that of all rows, on a task of graded outcomes.
@@ -99,12 +90,8 @@ CLAIMS = Claims(
         Exact("that of the centred form, too", lambda: gap(AROUND(), 0.5), at_most=1e-9),
         Exact("without factors it is grpo to the bit", lambda: gap_to(
               recipe(advantage=0.0, variance=0.0), recipes.grpo()), equals=0.0, tolerance=0.0),
-        Exact("1 of 8 right: the right answer's range", lambda: room(recipe(), 7**0.5, 1), equals=0.364404),
-        Exact("1 of 8 right: a wrong answer's range", lambda: room(recipe(), 7**-0.5, 1), equals=0.287739),
-        Exact("4 of 8 right", lambda: room(recipe(), 1.0, 4), equals=0.414239),
         Exact("not beyond 0.5, nor below 0.1", lambda: abs(room(recipe(variance=2.0), 1.0, 4) - 0.5)
               + abs(room(recipe(variance=-2.0), 1.0, 4) - 0.1), at_most=1e-9),
-        Exact("at ratio 1.3 it still learns, at 1.45 no more", lambda: slopes_gap(recipe()), at_most=1e-9),
         Measured("after 8 epochs it has cut less of the largest quarter of |A|, relative to all, than grpo with the "
                  "same mean range", "", lambda seed: cut_of_strong(OURS, seed),
                  lambda seed: cut_of_strong(MATCHED, seed), expect=Expect.BELOW, seeds=10, minutes=3.0, looks=2),

@@ -19,9 +19,10 @@ def same_gradient(
     spec: Spec = TABLE_SPEC,
     at_most: float = 1e-9,
     earlier: Sequence[Experience] = (),
+    of: str = "",
 ) -> Exact:
     """Returns the claim that all gradients of the recipe equal those of the formula on the data; see `formula_gap`.
 
     Recipe and data are made when the claim runs, so that a mutant of their functions is seen.
     """
-    return Exact(name, lambda: formula_gap(recipe(), data(), formula, spec, earlier=earlier), at_most=at_most)
+    return Exact(name, lambda: formula_gap(recipe(), data(), formula, spec, earlier=earlier), at_most=at_most, of=of)

@@ -5,19 +5,6 @@ import torch
 from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import recipes
 
-EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
-
-
-LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2).view(-1, 2)
-
-
-def distance_from_grpo_on_policy() -> torch.Tensor:
-    ours, theirs = (
-        probes.expected_table_gradient(base(), EPISODES, LOGITS_SA, members=2) for base in (recipes.gspo, recipes.grpo)
-    )
-    return (ours - theirs).norm()
-
-
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     data, advantage_B = seen.experience, by_hand.standardised(seen.experience)
     log_ratio_B = ((seen.logp() - data.logp) * data.mask).sum(1) / data.mask.sum(1).clamp(min=1)
@@ -32,7 +19,6 @@ CLAIMS = Claims(
             lambda: probes.formula_gap(recipes.gspo(), probes.sequences(num=256, spread=4.0), loss_by_hand),
             at_most=1e-9,
         ),
-        Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
         Measured(
             "cuts off a larger share of tokens than grpo",
             "sorting-5",

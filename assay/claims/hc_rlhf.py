@@ -10,7 +10,7 @@ from torch import Tensor
 from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.engine import evaluation
 from assay.method import TABLE, AssayError, Experience, Recipe
-from assay.methods.hc_rlhf import CostCertificate, HoeffdingBound, Pessimistic, augmented_cost, recipe
+from assay.methods.hc_rlhf import CostCertificate, Pessimistic, augmented_cost, recipe
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.prompts import Item
@@ -115,12 +115,6 @@ def passes_at_the_limit(test: CostCertificate, prompts: list[str] | None = None)
     return sum(comb(num, k) * test.limit**k * (1 - test.limit) ** (num - k) for k in range(num + 1) if held[k])
 
 
-def passes_on_a_file(ours: Recipe, num_rows: int) -> float:
-    """Returns the same with Hoeffding's bound, which is valid for such costs, and the prompts of a file."""
-    test = replace(certificate_of(ours), limit=0.3, bound=HoeffdingBound())
-    return passes_at_the_limit(test, prompts_of(ours, num_rows))
-
-
 BANDIT = probes.CostlyBandit(torch.tensor([0.0, 0.6, 1.0]).double(), torch.tensor([0.05, 0.2, 0.6]).double())
 
 
@@ -141,8 +135,6 @@ CLAIMS = Claims(
         Exact("the test is Student's bound of whole episodes", lambda: distance_of_bound(recipe()), equals=0.0),
         Exact("a file's prompts are certified once, and apart from evaluations; too few are refused",
               lambda: prompts_misused(recipe()), equals=0.0),
-        Exact("at the limit, a valid bound on the prompts of a file passes at most delta of the time",
-              lambda: passes_on_a_file(recipe(), 290), at_most=0.1),
         Exact("a task without costs is refused", lambda: not probes.is_refused(recipe(), hazards())
               and probes.is_refused(recipe(), cartpole()), equals=1.0),
         Measured("hands out an unsafe policy less often than delta", "", lambda seed: trials(seed).unsafe, 0.1,

@@ -47,7 +47,7 @@ CLAIMS = Claims(
               lambda: probes.formula_gap(iql(), probes.transitions(SPEC, num=64), losses_by_hand, SPEC), at_most=1e-9),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld()), equals=0.0),
+              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld()), equals=0.0, of="table"),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),
                  iql(TABLE, RANDOM, inverse_temperature=0.0), seeds=5, minutes=1.0, steps=120),
         Measured("where no episode has all good pieces it scores 0.2 above cloning: it stitches", STITCHED,

@@ -8,13 +8,6 @@ from torch import Tensor
 from assay.claims import Area, Claims, Exact, Expect, Measured, by_hand, probes
 from assay.method import CONTROL, PLACES, Experience, recipes
 from assay.methods.ma_rlhf import recipe
-from assay.parts import SegmentGae, Spans
-
-EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
-
-
-LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
-
 
 def macro_actions(data: Experience, row: int, length: int) -> list[list[int]]:
     """Returns the columns of each macro action of a row: at most `length` decisions, none across an episode's end."""
@@ -59,19 +52,6 @@ def losses_by_hand(length: int, discount: float, decay: float, seen: probes.Seen
     }
 
 
-def bias_with_exact_values() -> float:
-    """Returns the expected gradient of macro actions of two and three tokens minus the exact one."""
-    logits = LOGITS_SA.clone().requires_grad_()
-    record = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), LOGITS_SA)
-    chance_B, state_BT = record.logp.sum(1).exp(), record.context["state"]
-    through = torch.stack([chance_B * (state_BT == state).any(1) for state in range(EPISODES.num_states)])
-    value_S = (through * record.reward.sum(1)).sum(1) / through.sum(1)
-    record, logp = record.add({"value": value_S[state_BT]}), EPISODES.decision_logp(logits)[0]
-    credits = [SegmentGae(1.0, 0.7)(Spans(length)(record)).column("advantage") for length in (2, 3)]
-    slopes = [torch.autograd.grad((chance_B @ (A * logp)).sum(), logits, retain_graph=True)[0] for A in credits]
-    return probes.worst(*(probes.distance(one, probes.exact_table_gradient(EPISODES, LOGITS_SA)) for one in slopes))
-
-
 def gap_to_formula() -> float:
     """Returns the larger gap of the recipe as shipped (5 tokens) and of pairs with the discount of control."""
     shipped, pairs = recipe(), recipe(CONTROL, length=2)
@@ -84,7 +64,6 @@ def gap_to_formula() -> float:
 CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradients are the formula's", gap_to_formula, at_most=1e-9),
-        Exact("with exact values the expected gradient is exact", bias_with_exact_values, equals=0.0),
         Measured("where 2 of 32 tokens decide it learns faster than ppo: mean pass rate over the run",
                  "key-decisions:length=32", recipe(PLACES), recipes.ppo(PLACES), Area("pass_rate"), seeds=5,
                  minutes=10.0, steps=40, looks=3),

@@ -27,11 +27,14 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's", lambda: gap(recipe(), 0.1, 1.0), at_most=1e-9),
         Exact("that of wrong answers alone, over their own decisions", lambda: gap(negative(), 0.0, 1.0), at_most=1e-9),
-        Exact("that of right answers alone, over their own decisions", lambda: gap(positive(), 1.0, 0.0), at_most=1e-9),
+        Exact("that of right answers alone, over their own decisions", lambda: gap(positive(), 1.0, 0.0), at_most=1e-9,
+              of="psr"),
         Exact("a wrong answer raises every other logit by its probability", lambda: (
-              unsampled(negative(), 0, 0.0) - torch.tensor([-0.5, 0.3, 0.15, 0.05])).abs().max(), at_most=1e-6),
+              unsampled(negative(), 0, 0.0) - torch.tensor([-0.5, 0.3, 0.15, 0.05])).abs().max(), at_most=1e-6,
+              of="nsr-only"),
         Exact("a right answer lowers every other logit", lambda: (
-              unsampled(positive(), 1, 1.0) - torch.tensor([-0.5, 0.7, -0.15, -0.05])).abs().max(), at_most=1e-6),
+              unsampled(positive(), 1, 1.0) - torch.tensor([-0.5, 0.7, -0.15, -0.05])).abs().max(), at_most=1e-6,
+              of="psr"),
         Measured("where contexts share parameters, wrong answers alone keep more of pass@64 than right ones alone",
                  "many-ways", negative(BIGRAMS).set("actor.rank", 4), positive(BIGRAMS).set("actor.rank", 4),
                  Final("pass@64"), seeds=10, minutes=6.0, steps=100, looks=2),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Area, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import Area, Claims, Edit, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, recipes
 from assay.methods.pacs import recipe
 from assay.parts import OutcomeAsLabel
@@ -21,18 +21,9 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return torch.stack(losses).mean()
 
 
-def gap_to_rloo() -> float:
-    """Returns the distance of its gradient from rloo's on a bandit at the sampling policy, without class weights."""
-    logits = torch.tensor([0.3, -0.2, 0.5]).double()
-    data = probes.bandit_experience([0, 1, 2, 0, 1, 1, 2, 2], [1, 0, 0, 0, 1, 1, 1, 0], logits, members=4)
-    mine, theirs = (probes.bandit_gradient_of(one, data, logits) for one in (recipe(balanced=False), recipes.rloo()))
-    return float((mine - theirs).abs().max())
-
-
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
-        Exact("at the sampling policy, without class weights, it is rloo's", gap_to_rloo, at_most=1e-9),
         Measured("learns faster than grpo when every batch is used eight times: mean pass rate", "levels",
                  recipe(BIGRAMS).set("source.epochs", 8), recipes.grpo(BIGRAMS).set("source.epochs", 8),
                  Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2),

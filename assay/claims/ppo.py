@@ -19,15 +19,13 @@ CLAIMS = Claims(
             "with tokens they are those of discount 1 and lambda 0.95",
             partial(recipes.ppo, LANGUAGE),
             by_hand.ppo_of_tokens,
-            probes.fragments,
-        ),
+            probes.fragments, of="language"),
         same_gradient(
             "with continuous actions they are those of a Gaussian",
             partial(recipes.ppo, CONTINUOUS),
             by_hand.ppo_of_torques,
             partial(probes.transitions, num=64),
-            probes.BOX_SPEC,
-        ),
+            probes.BOX_SPEC, of="continuous-control"),
         Exact(
             "a step is three epochs of four minibatches",
             lambda: probes.source_gap(recipes.ppo(), probes.fragments(), batches=12, epochs=3),

@@ -66,13 +66,6 @@ def gap(ours: Recipe) -> float:
     return float((slope(ours, actor, data) - hand).abs().max() / hand.abs().max())
 
 
-def moved_by_prompts(ours: Recipe) -> float:
-    """Returns the largest change of the gradient if every answer is given another prompt."""
-    actor, data = answers()
-    other = TASK.onto(data, TASK.prompts(np.arange(12) + 5, 0))
-    return float((slope(ours, actor, data) - slope(ours, actor, other)).abs().max())
-
-
 def changed_later(ours: Recipe, base: Recipe) -> float:
     """Returns how far credit and contexts are from the base's after the first fifth."""
     actor, data = answers()
@@ -117,13 +110,13 @@ CLAIMS = Claims(
     claims=(
         Exact("in the first fifth its gradient is the formula's, of wrong answers in mixed groups",
               lambda: gap(recipe()), at_most=1e-7),
-        Exact("another prompt of the same answer changes nothing", lambda: moved_by_prompts(recipe()), equals=0.0),
         Exact("after it, credit and contexts are grpo's", lambda: changed_later(recipe(), plain()), equals=0.0),
         Exact("and so is the gradient, with a mean over tokens", lambda: probes.formula_gap(
               plain(), probes.sequences(), lambda seen: -by_hand.mean_of_decisions(by_hand.clipped(
                   by_hand.ratio(seen), by_hand.standardised(seen.experience).unsqueeze(1), 0.2, 0.2), seen.experience)),
               at_most=1e-9),
-        Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0),
+        Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
+              of="refusals"),
         Measured("the gradients of log P(y) and log P(y | x) of a sampled answer are closer than those of two answers: "
                  "difference of the mean cosines", "sorting-5", alignment, 0.0, seeds=10, minutes=4.0, looks=2),
     ),

@@ -58,7 +58,7 @@ CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradient is the formula's", gap, at_most=1e-9),
         Exact("so is that of rec-is", lambda: gap("rec-is", partial(loss_by_hand, weighted=True)), at_most=1e-9),
-        Exact("so is that of opmd", lambda: gap("opmd", partial(loss_by_hand, bounded=False)), at_most=1e-9),
+        Exact("so is that of opmd", lambda: gap("opmd", partial(loss_by_hand, bounded=False)), at_most=1e-9, of="opmd"),
         Exact("so is that of red-drop", lambda: gap("red-drop", partial(loss_by_hand, dropped=True)), at_most=1e-9),
         Measured(
             "from answers of 40 updates ago importance weights do not help: mean pass rate at most 0.01 lower without",

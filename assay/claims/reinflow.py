@@ -101,7 +101,7 @@ CLAIMS = Claims(
               lambda: walk_gap(reinflow()), at_most=1e-9),
         Exact("the flow is first matched to the data", matching_gap, at_most=1e-5),
         Exact("on rows of the dataset",
-              lambda: probes.foreign_rows(reinflow().before[0].recipe, pendulum()), equals=0.0),
+              lambda: probes.foreign_rows(reinflow().before[0].recipe, pendulum()), equals=0.0, of="sources"),
         Measured("raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
                  metric=Gain(), seeds=5, minutes=3.0, steps=40),
         Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),

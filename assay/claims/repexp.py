@@ -8,7 +8,7 @@ from torch import Tensor
 
 from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.claims.testbeds.language.sparse import many_ways
-from assay.method import Experience, Need, Score, groups, text
+from assay.method import Experience, Need, Score, text
 from assay.methods.repexp import Elliptical, Sketch, leverage, projection, recipe
 from assay.models import Policy, Transformer
 from assay.tasks.language.addition import addition
@@ -58,19 +58,6 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return -by_hand.mean_of_decisions(gain, data)
 
 
-def leverage_of(phi: list[list[float]] | Tensor) -> Tensor:
-    """Returns the leverage of the rows of one group."""
-    rows = torch.as_tensor(phi, dtype=torch.float64)
-    one = groups.groups_of(torch.zeros(len(rows)), len(rows), rows.device)
-    return leverage(rows, one, 0.01)
-
-
-def spread(dims: int) -> float:
-    """Returns the range of the leverage of eight normal rows."""
-    found = leverage_of(torch.randn(8, dims, generator=torch.Generator().manual_seed(0)))
-    return float(found.max() - found.min())
-
-
 def sketch_error(sketch: Sketch) -> float:
     """Returns how far the sketch is from the projected states of prefixes, each scored alone with its next token."""
     task = addition(1)
@@ -107,11 +94,6 @@ def other_choices() -> float:
     return float(wrong)
 
 
-def directions_missed() -> float:
-    """Returns how many of four directions, with three copies each, are not among the first four choices."""
-    return 4.0 - len({place % 4 for place in list(coreset(torch.eye(4).repeat(3, 1)))[:4]})
-
-
 def verified_until_right(seed: int, is_random: bool = False) -> float:
     """Returns how many of 256 answers of the uniform start are verified until one is right, mean over the prompts of
     many-ways: in the order of `coreset`, or in random order, 257 / (right + 1); 257 if none is right.
@@ -140,16 +122,10 @@ CLAIMS = Claims(
               loss_by_hand), at_most=1e-9),
         Exact("also where most states are negative", lambda: probes.formula_gap(recipe(), sketched(lower=0.5),
               loss_by_hand), at_most=1e-9),
-        Exact("leverage of (1,0), (1,0), (0,1), (-2,-1)", lambda: (leverage_of(
-              [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, -1.0]]) - torch.tensor(
-              [0.24876, 0.24876, 0.74380, 0.74875])).abs().max(), at_most=1e-5),
-        Exact("of eight answers in 32 dimensions all have nearly the same", lambda: spread(32), at_most=5e-4),
-        Exact("in 4 they differ", lambda: spread(4), at_least=0.1),
         Exact("the sketch is of the states after each token, the last one included",
               lambda: sketch_error(Sketch()), at_most=1e-5),
         Exact("projections have entries +-sqrt(3 / D), 1/6 of them each", projection_error, at_most=0.02),
         Exact("rank-one updates choose as inverses of the whole sum do", other_choices, equals=0.0),
-        Exact("four directions with three copies each: all in four picks", directions_missed, equals=0.0),
         Measured("fewer answers are verified until the first right one of 256 than in random order", "",
                  verified_until_right, lambda seed: verified_until_right(seed, is_random=True),
                  expect=Expect.BELOW, seeds=10, minutes=2.0),

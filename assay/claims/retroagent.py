@@ -143,8 +143,6 @@ CLAIMS = Claims(
               lambda: reward_gap(recipe()), equals=0.0),
         same_gradient("its gradient is grpo's over the whole group", lambda: replace(recipe(), rewards=()),
                       by_hand.grpo_loss),
-        Exact("a task that was never won pays its full phi again and again",
-              lambda: attempts(recipe(), *[LOST] * 5)[0][-1][1], equals=0.5),
         Exact("the best share is kept after a group that failed",
               lambda: attempts(recipe(), GROUP, LOST)[1], equals=0.25),
         Exact("lessons are compared by their letter pairs", lambda: cosine_gap(recipe()), at_most=1e-6),

@@ -40,7 +40,6 @@ def gap_to_formula() -> float:
 CLAIMS = Claims(
     claims=(
         Exact("its gradient is that of the formula", gap_to_formula, at_most=1e-6),
-        Exact("equal scores cost log 2", lambda: loss_of(torch.zeros(6)) - torch.tensor(2.0).log(), equals=0.0),
         Exact("no copy of the model is kept: there is no reference", lambda: len(recipe().copies), equals=0.0),
     ),
     mutants=(Edit("the rejected one is to win", BradleyTerry.__call__, "logsigmoid(margin)", "logsigmoid(-margin)"),),

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from assay.claims import Area, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Reward, recipes
-from assay.methods.rlsp import EFFORT, recipe, search, with_rewards
+from assay.methods.rlsp import recipe, search, with_rewards
 from assay.parts import Matches
 
 PAID = {250: -3.0, 500: -1.0, 803: -0.24533, 804: -0.24378, 1000: 0.0, 2000: 0.5, 4096: 0.75586}
@@ -43,7 +43,6 @@ CLAIMS = Claims(
                       lambda: probes.fragments(lower=1.0)),
         Exact("rewards at 4,096 tokens: a right answer beats a full-length wrong one from 804 tokens on",
               lambda: probes.reward_gap(recipe(), BY_LENGTH, 4096), at_most=1e-5),
-        Exact("effort alone pays for every further token", lambda: paid(EFFORT).diff().min(), at_least=1e-3),
         Exact("steps of search pay 0, 0.1, 0.15 beside 0.8",
               lambda: probes.reward_gap(search(), BY_STEPS), at_most=1e-6),
         Measured("where errors are planted it learns faster to take them back than with the verifier alone", "redo",

@@ -35,8 +35,6 @@ CLAIMS = Claims(
         same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, lambda: DATA,
                       probes.BOX_SPEC, at_most=1e-6),
         *classifier_claims(recipe, DATA, TASK),
-        Exact("a logit of 0 is a success, one below is not; the task's reward is not used",
-              lambda: probes.classified.success_gap(recipe()), equals=0.0),
         Exact("batches of critics have half demonstrations, rewards and ends as the classifier finds them now; its own "
               "have the stored ends", lambda: probes.classified.wrong_rows(recipe(), TASK), equals=0.0),
         Measured("with its own states as negatives it succeeds more often than with a fixed classifier", "peg",

@@ -58,7 +58,6 @@ CLAIMS = Claims(
         anchored("so it is with the usual nucleus", USUAL, partial(loss_by_hand, crossing=True)),
         anchored("with all tokens and positions it is the square of the entropy",
                  partial(recipe, mass=2.0, peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0)),
-        same_gradient("in the batch of the anchor it is dr-grpo's", recipe, partial(loss_by_hand, beta=0.0), second),
         Measured("finds more different right answers in eight samples than without the term", "many-ways",
                  started(recipe(BIGRAMS)), started(recipe(BIGRAMS, beta=0.0)), Final("distinct@8"), seeds=10,
                  minutes=10.0, steps=100, looks=2),

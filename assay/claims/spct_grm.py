@@ -90,7 +90,7 @@ CLAIMS = Claims(
               lambda: probes.table_gap(recipe(), TASK, RULE, cut=[0], faults=[8]), equals=0.0),
         same_gradient("its gradient is grpo's with 0.08 k3 to the reference in each sequence",
                       lambda: replace(recipe(), rewards=()), loss_by_hand),
-        Exact("groups are four judgements of a prompt", lambda: group_size(recipe()), equals=4.0),
+        Exact("groups are four judgements of a prompt", lambda: group_size(recipe()), equals=4.0, of="sources"),
         Exact("figure 3 sums to (17, 25), filtered to (5, 13); a loud judgement outvotes two",
               vote_errors, equals=0.0),
         Exact("with a bias for the first place larger than the margin, in orders of their own 256 judgements are right",

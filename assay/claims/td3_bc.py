@@ -57,9 +57,9 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
               td3_bc(), probes.transitions(num=2048), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
-        Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
+        Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7, of="target networks"),
         Exact("on files its networks see (s - mean) / (deviation + 1e-3) of the data, also when acting",
-              standardised_gap, at_most=1e-4),
+              standardised_gap, at_most=1e-4, of="mujoco"),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(td3_bc(log=Log(3)), pendulum()), equals=0.0),
         Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, CreditWeight, Preset, Experience, Method, Recipe, groups, recipes
+from assay.method import LANGUAGE, CreditWeight, Experience, Method, Preset, Recipe, groups, recipes
 from assay.parts import BySign, Reweigh
 
 EPSILON = 1e-6

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from assay.method import LANGUAGE, Copy, CreditWeight, Preset, Experience, Method, Need, Recipe, groups, recipes
+from assay.method import LANGUAGE, Copy, CreditWeight, Experience, Method, Need, Preset, Recipe, groups, recipes
 from assay.parts import BySign, Reweigh
 
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Credit, Preset, Experience, GameTask, Method, Recipe, Scene, Stage
-from assay.method import State, groups, recipes, returns
+from assay.method import LANGUAGE, AssayError, Credit, Experience, GameTask, Method, Preset, Recipe, Scene, Stage, State
+from assay.method import groups, recipes, returns
 from assay.parts import EntropyBonus, NoTrust, PolicyGradient, Whiten
 
 

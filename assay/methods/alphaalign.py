@@ -10,7 +10,7 @@ without drowning the safety term; floored, it never makes an answer worse than a
 import re
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, Reward, Verifier, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, Reward, Verifier, recipes
 from assay.parts import ByLabel, Matches, Product, StandardisedInGroup, Weighted, WeightedSum
 
 FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from assay.method import EVERY, LANGUAGE, Choice, Preset, Experience, Method, Recipe, Reward, Scene, State, Verifier
+from assay.method import EVERY, LANGUAGE, Choice, Experience, Method, Preset, Recipe, Reward, Scene, State, Verifier
 from assay.method import groups, recipes
 from assay.parts import OutcomeJudge, PairwiseJudge
 

@@ -10,7 +10,7 @@ neither fault.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Credit, Preset, Draw, Experience, Method, Prepare, Recipe, Scene, State, random
+from assay.method import LANGUAGE, Credit, Draw, Experience, Method, Prepare, Preset, Recipe, Scene, State, random
 from assay.method import recipes, smallest, with_policy, with_regularizers
 from assay.parts import NEVER, KlWhereHeld, PolicyGradient, SequenceMean, Unclipped
 

@@ -8,7 +8,7 @@ policy, because at its minimum, pi_ref exp(R / beta) / Z, all y have the same d.
 
 from dataclasses import replace
 
-from assay.method import EVERY, LANGUAGE, PREFERENCES, Preset, Method, Recipe, Stage, recipes
+from assay.method import EVERY, LANGUAGE, PREFERENCES, Method, Preset, Recipe, Stage, recipes
 from assay.parts import RegressLogRatio
 
 

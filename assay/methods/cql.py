@@ -11,7 +11,7 @@ Axes: B sequences, T decisions.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import CONTINUOUS, CONTROL, CriticLoss, Preset, Experience, Loss, Method, Recipe, View, cql
+from assay.method import CONTINUOUS, CONTROL, CriticLoss, Experience, Loss, Method, Preset, Recipe, View, cql
 from assay.method import model_name, recipes
 from assay.models import Temperature
 from assay.parts import Conservative, ConservativeChoices, Log, OverTransitions

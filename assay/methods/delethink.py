@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Decodes, Preset, Experience, Method, Recipe, ResumableTask
+from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Decodes, Experience, Method, Preset, Recipe, ResumableTask
 from assay.method import Rollout, Scene, Stage, State, Vocabulary, Wrapper, concatenate, has_turns, most_decisions
 from assay.method import recipes, text
 from assay.parts import DualClip, PolicyGradient, SequenceMean, group_rows

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Copy, Preset, Experience, Loss, Method, Need, Objective, Phase, Prepare, Recipe
+from assay.method import LANGUAGE, Copy, Experience, Loss, Method, Need, Objective, Phase, Prepare, Preset, Recipe
 from assay.method import Scene, Stage, State, View, recipes
 from assay.parts import Column, Logistic, OfState, RegressLogRatio, RewardToGo, SegmentGae, SequenceMean, Spans, Td
 

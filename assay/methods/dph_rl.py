@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Preset, Experience, Loss
-from assay.method import Method, Need, Origin, Phase, PromptedTask, Recipe, Regularizer, Scene, Source, State, View
+from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Experience, Loss, Method, Need
+from assay.method import Origin, Phase, Preset, PromptedTask, Recipe, Regularizer, Scene, Source, State, View
 from assay.method import concatenate, groups, k2, random, recipes
 from assay.parts import PLAIN, Clip, FreshSequences, InOrder, KlToReference, PolicyGradient, TokenMean, Weighed
 from assay.parts import from_columns, need_fresh, next_starts

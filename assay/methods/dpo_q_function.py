@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import EVERY, LANGUAGE, PREFERENCES, AssayError, Credit, Decodes, Preset, Experience, Method, Need
+from assay.method import EVERY, LANGUAGE, PREFERENCES, AssayError, Credit, Decodes, Experience, Method, Need, Preset
 from assay.method import Recipe, Scene, State, Vocabulary, Wrapper, recipes
 
 NEVER = -1e9

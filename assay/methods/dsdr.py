@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Preset, Experience, Method, Prepare, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Experience, Method, Prepare, Preset, Recipe, Scene, State, groups, recipes
 from assay.method import with_regularizers
 from assay.parts import MaskedEntropy
 

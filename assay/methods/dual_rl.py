@@ -16,8 +16,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, Adam, Choice, Copy, CriticLoss, Preset, Experience, Loss, Method
-from assay.method import Origin, Prediction, Recipe, Regressed, Regression, Stage, View, model_name, recipes
+from assay.method import CONTINUOUS, CONTROL, TABLE, Adam, Choice, Copy, CriticLoss, Experience, Loss, Method, Origin
+from assay.method import Prediction, Preset, Recipe, Regressed, Regression, Stage, View, model_name, recipes
 from assay.models import ActionValue
 from assay.parts import AdvantageRegression, Log, Logged, NextValue, OfState, OverTransitions, RecordedAction, Td
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay.method import LANGUAGE, AssayError, Curriculum, Preset, Experience, Method, Recipe, Scene, SourcedTask
-from assay.method import State, Task, random, recipes
+from assay.method import LANGUAGE, AssayError, Curriculum, Experience, Method, Preset, Recipe, Scene, SourcedTask, State
+from assay.method import Task, random, recipes
 
 
 @dataclass(frozen=True)

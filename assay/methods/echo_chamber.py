@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_regularizers
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_regularizers
 from assay.parts import CountModes, KlToReference
 
 FORMATS = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*", "text": r".*\w.*"}

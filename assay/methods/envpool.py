@@ -9,7 +9,7 @@ the same number of steps, and the stream of each equals its serial replay: the n
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Preset, Method, Recipe, recipes
+from assay.method import CONTROL, Method, Preset, Recipe, recipes
 
 
 def recipe(preset: Preset = CONTROL) -> Recipe:

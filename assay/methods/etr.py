@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Preset, Experience, Loss, Method, Prepare, Recipe, Scene, State, View, groups
+from assay.method import LANGUAGE, Experience, Loss, Method, Prepare, Preset, Recipe, Scene, State, View, groups
 from assay.method import recipes, with_policy
 from assay.parts import PolicyGradient, SequenceMean, bounded_ratio, ratio_metrics
 

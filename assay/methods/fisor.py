@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Copy, Preset, Draw, Experience
-from assay.method import Method, Need, Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper, model_name
+from assay.method import CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Copy, Draw, Experience, Method
+from assay.method import Need, Preset, Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper, model_name
 from assay.method import normal_sample, random, recipes
 from assay.models import ActionValue, Critic, OfPaths, PathPolicy, Perceptron, Policy, Timed, feature_size, features
 from assay.models import need_box, path_logp, path_noise, walked

@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, EVERY, Annotation, Certificate, Certified, Choice, Preset, Experience, Method, Need
+from assay.method import CONTROL, EVERY, Annotation, Certificate, Certified, Choice, Experience, Method, Need, Preset
 from assay.method import Recipe, Reward, constrained, groups, recipes
 from assay.parts import Ascent, CostCredit, LengthCost, Multiplier, TaskCost, channel_of
 from assay.statistics.student import student_quantile

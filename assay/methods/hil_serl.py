@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Preset, Draw, Experience, Method
-from assay.method import Origin, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed, number
+from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Draw, Experience, Method, Origin
+from assay.method import Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed, number
 from assay.method import random, rlpd
 from assay.parts import Around, Fragments, Logged, Replay, at, from_columns, transitions
 

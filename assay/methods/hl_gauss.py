@@ -15,8 +15,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Preset, Experience, Method, Prediction, Recipe
-from assay.method import Regressed, Regression, Stage, View, dqn, ppo, recipes, sac
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Experience, Method, Prediction, Preset, Recipe, Regressed
+from assay.method import Regression, Stage, View, dqn, ppo, recipes, sac
 from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value, decoded
 from assay.parts import Td
 

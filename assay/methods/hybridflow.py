@@ -9,7 +9,7 @@ sums and counts are added, never means. The plan decides the time alone, so it c
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:

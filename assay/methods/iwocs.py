@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Preset, Experience
-from assay.method import Linear, Loss, Method, Phase, Recipe, Scene, Spec, Stage, Task, TaskChange, UncertainTask, View
-from assay.method import dqn, model_name, recipes
+from assay.method import CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Experience, Linear, Loss
+from assay.method import Method, Phase, Preset, Recipe, Scene, Spec, Stage, Task, TaskChange, UncertainTask, View, dqn
+from assay.method import model_name, recipes
 from assay.models import Acting, Greedy, Policy, feature_size, features, need_discrete, perceptron
 from assay.parts import EpsilonGreedy, Fragments, FreshSequences, OverTransitions, Replay
 

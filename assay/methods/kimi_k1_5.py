@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Adam, Curriculum, Preset, Delayed, Experience, Method, Recipe, RepeatingTask
-from assay.method import Reward, Scene, State, Sums, Verifier, groups, random, recipes
+from assay.method import LANGUAGE, Adam, Curriculum, Delayed, Experience, Method, Preset, Recipe, RepeatingTask, Reward
+from assay.method import Scene, State, Sums, Verifier, groups, random, recipes
 from assay.parts import FreshSequences, RegressLogRatio, Rescored, Weighted, WeightedSum, next_starts
 
 

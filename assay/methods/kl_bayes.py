@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import EVERY, LANGUAGE, Credit, Preset, Experience, Method, Need, Recipe, Scene, State, groups
+from assay.method import EVERY, LANGUAGE, Credit, Experience, Method, Need, Preset, Recipe, Scene, State, groups
 from assay.method import recipes, with_kl_in_reward
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Preset, Delayed, Experience, Loss
-from assay.method import Method, NarrowedDecoder, Narrowing, Need, Prepare, Recipe, Regularizer, Rollout, Scene
+from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Delayed, Experience, Loss, Method
+from assay.method import NarrowedDecoder, Narrowing, Need, Prepare, Preset, Recipe, Regularizer, Rollout, Scene
 from assay.method import Schedule, Scored, State, View, Vocabulary, Wrapper, groups, model_name, number, one_later
 from assay.method import recipes
 from assay.parts import Around, Episodes

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Credit, Preset, Experience, Groups, Method, Recipe, Rollout
-from assay.method import Scene, State, groups, recipes, text, unwrapped, with_policy
+from assay.method import LANGUAGE, AssayError, Copy, Credit, Experience, Groups, Method, Preset, Recipe, Rollout, Scene
+from assay.method import State, groups, recipes, text, unwrapped, with_policy
 from assay.parts import Clip, KlToReference, PolicyGradient, SequenceMean, group_rows
 from assay.tasks.language.prompts import PromptTask
 

@@ -10,7 +10,7 @@ answers that the start found rarely, so that the trained policy solves more ofte
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 from assay.statistics import passk
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from assay.method import LANGUAGE, Preset, Experience, Method, Recipe, RowStatistic, groups, recipes, with_token_clip
+from assay.method import LANGUAGE, Experience, Method, Preset, Recipe, RowStatistic, groups, recipes, with_token_clip
 from assay.parts import GroupMean, OutcomeCredit
 
 

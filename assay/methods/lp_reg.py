@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Preset, Experience, Method, Narrowing, Prepare, Recipe, Scene, State
+from assay.method import LANGUAGE, Experience, Method, Narrowing, Prepare, Preset, Recipe, Scene, State
 from assay.method import categorical_logp, k3, model_name, over_logits, recipes, smallest, with_regularizers
 from assay.method import with_token_clip
 from assay.parts import NEVER, KlWhereHeld

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Preset, Experience, Method, Need, Prepare, Recipe, Scene, State, recipes
+from assay.method import LANGUAGE, Experience, Method, Need, Prepare, Preset, Recipe, Scene, State, recipes
 from assay.parts import SegmentGae, Spans, Whiten, decision_before
 
 

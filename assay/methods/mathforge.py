@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, CreditWeight, Preset, Experience, Method, Recipe, RowStatistic, groups, recipes
+from assay.method import LANGUAGE, CreditWeight, Experience, Method, Preset, Recipe, RowStatistic, groups, recipes
 from assay.method import with_token_clip
 from assay.parts import GroupMean, OutcomeCredit, Reweigh, WithoutIdle
 

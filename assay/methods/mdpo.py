@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, Copy, Preset, Experience, Linear, Loss, Method, Objective, Recipe
+from assay.method import CONTINUOUS, CONTROL, Copy, Experience, Linear, Loss, Method, Objective, Preset, Recipe
 from assay.method import Schedule, TrustRegion, View, model_name, number, recipes
 from assay.parts import LARGEST_LOG_RATIO, OverTransitions, OwnAction, PolicyGradient, Td
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from assay.method import LANGUAGE, AssayError, Curriculum, Preset, Experience, Method, Recipe, Reward, Scene, State
+from assay.method import LANGUAGE, AssayError, Curriculum, Experience, Method, Preset, Recipe, Reward, Scene, State
 from assay.method import Task, TextTask, Verifier, groups, recipes, with_policy, with_token_clip
 from assay.parts import ByLabel, BySign, OfText, PolicyGradient, Revisits, Reweigh, TokenMean, Unclipped, noisy, placed
 from assay.statistics.passk import majority_vote

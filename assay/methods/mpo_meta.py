@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Choice, Copy, Preset, Experience, Method, Recipe, Scene, State
-from assay.method import TextTask, hash_of_text, random, recipes
+from assay.method import LANGUAGE, AssayError, Choice, Copy, Experience, Method, Preset, Recipe, Scene, State, TextTask
+from assay.method import hash_of_text, random, recipes
 from assay.parts import KlInReward, OfText, on_last_decision
 
 Rows = Sequence[Mapping[str, Any]]

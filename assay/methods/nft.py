@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Preset, Experience, Method, Recipe, RowStatistic, TrustRegion, groups, recipes
+from assay.method import LANGUAGE, Experience, Method, Preset, Recipe, RowStatistic, TrustRegion, groups, recipes
 from assay.method import with_policy
 from assay.parts import GroupMean, OutcomeCredit, PolicyGradient, bounded_ratio
 

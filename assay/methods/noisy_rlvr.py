@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from assay.method import LANGUAGE, AssayError, Preset, Experience, Method, Recipe, Reward, Scene, State, Verifier
+from assay.method import LANGUAGE, AssayError, Experience, Method, Preset, Recipe, Reward, Scene, State, Verifier
 from assay.method import groups, recipes
 from assay.parts import Constant, LeaveOneOut, OutcomeCredit, Rates, check_labels, labels_of, placed, uniform_of
 

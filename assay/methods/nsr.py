@@ -10,7 +10,7 @@ others, so diversity lasts longer. A policy that is nearly always wrong is ruine
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_token_clip
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_token_clip
 from assay.parts import BySign, Constant, OutcomeCredit, Reweigh, WithoutIdle
 
 

@@ -11,7 +11,7 @@ the best of the wrong ones.
 import re
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 from assay.parts import ByLength, Matches, Weighted, WeightedSum
 
 

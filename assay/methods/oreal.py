@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, Copy, CreditWeight, Preset, Experience, Method, Need, Phase, Recipe
+from assay.method import LANGUAGE, Aggregation, Copy, CreditWeight, Experience, Method, Need, Phase, Preset, Recipe
 from assay.method import Stage, recipes
 from assay.parts import Column, Constant, KlToReference, LeaveOneOut, Logistic, NoTrust, OfState, OutcomeCredit, PairUp
 from assay.parts import PolicyGradient, RewardToGo, Reweigh, SequenceMean, Td

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import EVERY, TABLE, Adam, Choice, Copy, Preset, Experience, Method, Need, Origin, Phase, ProxyTask
+from assay.method import EVERY, TABLE, Adam, Choice, Copy, Experience, Method, Need, Origin, Phase, Preset, ProxyTask
 from assay.method import Recipe, Reward, Scene, Stage, State, Verifier, is_last_true, model_name, recipes
 from assay.models import ActionValue
 from assay.parts import Fragments, FromModel, Label, Log, Logged, OfAction, Replay, Retained, told_apart

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.method import CONTINUOUS, CONTROL, ActorHead, Adam, Ask, AssayError, Body, Box, Context, Copy, CriticHead
-from assay.method import Preset, Draw, Experience, Loss, Method, Need, Objective, Prediction, Recipe, Regressed
+from assay.method import Draw, Experience, Loss, Method, Need, Objective, Prediction, Preset, Recipe, Regressed
 from assay.method import Regression, Scored, Spec, Stage, View, model_name
 from assay.models import Critic, Distribution, Policy, Vectors, feature_size, features, need_goal, of_length_root
 from assay.models import vectors

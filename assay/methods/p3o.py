@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Preset, Experience, Loss, Method, Need, Objective, Recipe, View, groups, recipes
+from assay.method import LANGUAGE, Experience, Loss, Method, Need, Objective, Preset, Recipe, View, groups, recipes
 from assay.method import with_kl_in_reward, with_policy
 from assay.parts import Clip, ProductRatio, bounded_ratio, of_rows
 

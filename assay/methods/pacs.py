@@ -9,7 +9,7 @@ batch it saturates as right and wrong answers separate, without a clip.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_policy
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_policy
 from assay.parts import CrossEntropy, OutcomeAsLabel
 
 

@@ -7,7 +7,7 @@ other; within the gap between the best action and the next it moves nothing. The
 in the reward, whose only optimum is the soft policy; the claims solve tables for both and measure the move.
 """
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_kl_in_reward
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_kl_in_reward
 
 
 def recipe(preset: Preset = LANGUAGE, alpha: float = 0.1) -> Recipe:

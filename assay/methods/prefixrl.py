@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import DISCARDED, LANGUAGE, AssayError, Choice, Copy, Preset, DemonstratedTask, Draw, Experience
-from assay.method import Method, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
+from assay.method import DISCARDED, LANGUAGE, AssayError, Choice, Copy, DemonstratedTask, Draw, Experience, Method
+from assay.method import Preset, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
 from assay.method import model_name, random, recipes
 from assay.parts import group_rows
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, AssayError, Preset, Experience, Method, Prepare, PromptedTask, Recipe, Scene, State
+from assay.method import LANGUAGE, AssayError, Experience, Method, Prepare, Preset, PromptedTask, Recipe, Scene, State
 from assay.method import groups, logp_of, model_name, recipes, with_policy
 from assay.parts import BySign, DualClip, GroupMean, OutcomeCredit, PolicyGradient, Reweigh, WithoutIdle
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Credit, Preset, Experience, Method, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Credit, Experience, Method, Preset, Recipe, Scene, State, groups, recipes
 from assay.method import with_token_clip
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Aggregation, Preset, Experience, Loss, Method, Need, Prepare, Recipe, Regularizer
+from assay.method import LANGUAGE, Aggregation, Experience, Loss, Method, Need, Prepare, Preset, Recipe, Regularizer
 from assay.method import Scene, State, View, recipes
 from assay.parts import Ascent, PolicyGradient, Rule, TokenMean, Unclipped, Weighed, bounded_ratio
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Preset, LabelLoss, Method, Recipe, groups, recipes, with_policy
+from assay.method import LANGUAGE, LabelLoss, Method, Preset, Recipe, groups, recipes, with_policy
 from assay.parts import CrossEntropy, OutcomeAsLabel, SequenceRatio
 
 

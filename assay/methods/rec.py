@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, Choice, Preset, Draw, Experience, Loss, Method, Need, Prepare, Recipe
+from assay.method import LANGUAGE, Aggregation, Choice, Draw, Experience, Loss, Method, Need, Prepare, Preset, Recipe
 from assay.method import Regularizer, Scene, Schedule, State, TrustRegion, View, divergences, groups, number, random
 from assay.method import recipes, with_policy
 from assay.parts import LARGEST_LOG_RATIO, GroupDeviation, GroupMean, NoScale, OutcomeCredit, PolicyGradient, TokenMean

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTINUOUS, HALF_LOG_TWO_PI, ActorHead, Adam, AssayError, Body, Box, Context, Preset
-from assay.method import Experience, Method, Need, Phase, Recipe, Scored, Spec, Stage, normal_sample, ppo, recipes
+from assay.method import CONTINUOUS, HALF_LOG_TWO_PI, ActorHead, Adam, AssayError, Body, Box, Context, Experience
+from assay.method import Method, Need, Phase, Preset, Recipe, Scored, Spec, Stage, normal_sample, ppo, recipes
 from assay.models import OfPaths, PathPolicy, Policy, Timed, feature_size, features, need_box, path_logp, path_noise
 from assay.models import time_features, walked
 from assay.parts import Denoising, Log, Logged

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Copy, Credit, Preset, Experience, Method, Need, Recipe, Scene, State, groups
-from assay.method import recipes, returns, with_policy
+from assay.method import LANGUAGE, Copy, Credit, Experience, Method, Need, Preset, Recipe, Scene, State, groups, recipes
+from assay.method import returns, with_policy
 from assay.parts import Constant, NoTrust, OutcomeCredit, PolicyGradient, WithGreedy
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Annotation, AssayError, Copy, Preset, Draw, Experience, Method, Need, Over, Prepare
+from assay.method import LANGUAGE, Annotation, AssayError, Copy, Draw, Experience, Method, Need, Over, Prepare, Preset
 from assay.method import Recipe, Scene, State, groups, one_later, random, recipes, with_policy
 from assay.parts import Clip, PolicyGradient, TokenMean, on_last_decision
 

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Choice, Preset, Experience, Method, Origin, PromptedTask, Recipe
-from assay.method import Reward, Rollout, Scene, State, TextTask, Verifier, groups, recipes
+from assay.method import LANGUAGE, AssayError, Choice, Experience, Method, Origin, Preset, PromptedTask, Recipe, Reward
+from assay.method import Rollout, Scene, State, TextTask, Verifier, groups, recipes
 from assay.parts import Episodes, ScaledReward, group_rows, on_last_decision
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from assay.method import PREFERENCES, Preset, Experience, Method, Need, Recipe, Scored, Wrapper, model_name, recipes
+from assay.method import PREFERENCES, Experience, Method, Need, Preset, Recipe, Scored, Wrapper, model_name, recipes
 
 
 @dataclass(frozen=True)

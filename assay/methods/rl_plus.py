@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, Preset, DemonstratedTask
-from assay.method import Discrete, Experience, Loss, Method, MultiDiscrete, Need, Objective, Origin, Over, Recipe
-from assay.method import Rollout, Scene, Space, State, TrustRegion, View, Vocabulary, concatenate, recipes, with_policy
+from assay.method import LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, DemonstratedTask, Discrete
+from assay.method import Experience, Loss, Method, MultiDiscrete, Need, Objective, Origin, Over, Preset, Recipe, Rollout
+from assay.method import Scene, Space, State, TrustRegion, View, Vocabulary, concatenate, recipes, with_policy
 from assay.parts import Around, Clip, Episodes, SequenceMean, TokenMean, Weighed, bounded_ratio, ratio_metrics
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Preset, Experience, Method, Recipe, Reward, Scene, Select, State
+from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Preset, Recipe, Reward, Scene, Select, State
 from assay.method import groups, logp_of, model_name, recipes, text, with_policy
 from assay.parts import Clip, GroupDeviation, GroupMean, Matches, OutcomeCredit, PolicyGradient, Reduce, SequenceMean
 from assay.parts import Weighted, WeightedSum, mean_probability, on_last_decision

@@ -9,7 +9,7 @@ never starts. Effort alone is maximised by padding: it needs the verifier beside
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, Reward, Verifier, recipes, with_kl_in_reward
+from assay.method import LANGUAGE, Method, Preset, Recipe, Reward, Verifier, recipes, with_kl_in_reward
 from assay.parts import ByLength, CountModes, Gated, Matches, Weighted, WeightedSum, inverse
 
 ANSWER, BACKTRACK = r"\S", r"\b([Ww]ait|[Tt]ry again|[Bb]ack)\b"

@@ -11,7 +11,7 @@ its own; the next step overlaps.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:

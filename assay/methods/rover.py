@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, LANGUAGE, TABLE, Aggregation, Annotation, AssayError, Preset, Experience, Loss
-from assay.method import Method, Need, Objective, Over, Recipe, View, recipes, with_policy
+from assay.method import CONTROL, LANGUAGE, TABLE, Aggregation, Annotation, AssayError, Experience, Loss, Method, Need
+from assay.method import Objective, Over, Preset, Recipe, View, recipes, with_policy
 from assay.parts import FreshSequences, TokenMean, Weighed
 
 

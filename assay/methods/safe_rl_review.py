@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, Preset, Experience, Method, Recipe, State, constrained, recipes, safe_ppo
+from assay.method import CONTROL, Experience, Method, Preset, Recipe, State, constrained, recipes, safe_ppo
 from assay.parts import CostCredit, CostToGo, LengthCost, Multiplier
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from assay.method import LANGUAGE, Copy, Preset, Experience, Method, Recipe, Reward, Scene, State, Verifier, recipes
+from assay.method import LANGUAGE, Copy, Experience, Method, Preset, Recipe, Reward, Scene, State, Verifier, recipes
 from assay.parts import ByLabel, KlToReference, Matches, Product, Weighted, WeightedSum, geometric_mean, placed
 
 

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, AssayError, Copy, Preset, DemonstratedTask, Experience, Loss, Method
-from assay.method import Need, Objective, Prepare, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate
+from assay.method import LANGUAGE, Aggregation, AssayError, Copy, DemonstratedTask, Experience, Loss, Method, Need
+from assay.method import Objective, Prepare, Preset, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate
 from assay.method import groups, logits, model_name, recipes
 from assay.parts import Demonstrations, TokenMean, ratio_metrics
 

@@ -10,7 +10,7 @@ others. The selection is of the current policy, at every batch. A batch that shr
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 from assay.parts import WithGreedy
 
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Preset, Experience, GameTask, Method, Recipe, Rollout
-from assay.method import RowStatistic, Scene, Stage, State, groups, recipes
+from assay.method import LANGUAGE, AssayError, Copy, Experience, GameTask, Method, Preset, Recipe, Rollout, RowStatistic
+from assay.method import Scene, Stage, State, groups, recipes
 from assay.parts import Clip, Demonstrations, Episodes, KlInReward, LogLikelihood, OutcomeCredit, PolicyGradient
 from assay.parts import group_rows
 

@@ -10,7 +10,7 @@ demonstrations fires where none of them went, and a policy finds such places; it
 
 from dataclasses import replace
 
-from assay.method import CONTINUOUS, DEMOS, Preset, Method, Recipe, classified, mixed, rlpd
+from assay.method import CONTINUOUS, DEMOS, Method, Preset, Recipe, classified, mixed, rlpd
 
 SOURCE = mixed(DEMOS, warmup=200)
 

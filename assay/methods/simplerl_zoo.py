@@ -10,8 +10,7 @@ cut answers and the length of the others show what a longer mean length is made 
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, Reward, Verifier, recipes, with_regularizers
-from assay.method import with_token_clip
+from assay.method import LANGUAGE, Method, Preset, Recipe, Reward, Verifier, recipes, with_regularizers, with_token_clip
 from assay.parts import ByLabel, CountModes, EntropyBonus, Gated, KlToReference, Matches, Weighted, WeightedSum
 
 BOX = r"\\boxed\{"

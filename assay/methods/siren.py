@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Preset, Experience, Method, Prepare, Recipe, Scene, State, likeliest, model_name
+from assay.method import LANGUAGE, Experience, Method, Prepare, Preset, Recipe, Scene, State, likeliest, model_name
 from assay.method import nucleus_entropy, over_logits, recipes, with_regularizers
 from assay.parts import MaskedEntropy, mean_above
 

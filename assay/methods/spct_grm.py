@@ -9,7 +9,7 @@ cannot. A tie loses in training; in a vote it is broken by the shuffled order.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_regularizers
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_regularizers
 from assay.parts import Episodes, FromFunction, KlToReference, RightRanking, SequenceMean
 
 

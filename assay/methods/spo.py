@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, LANGUAGE, TABLE, AssayError, Credit, Preset, Draw, Experience, Method, Need, Prepare
+from assay.method import CONTROL, LANGUAGE, TABLE, AssayError, Credit, Draw, Experience, Method, Need, Prepare, Preset
 from assay.method import Recipe, ResumableTask, Rollout, Scene, Stage, State, Task, concatenate, first_decisions
 from assay.method import most_decisions, recipes
 from assay.parts import Clip, OutcomeCredit, PolicyGradient, Whiten, group_rows

@@ -9,7 +9,7 @@ ring in which the policy serves one group while the others step, loss and rows a
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Preset, Method, Recipe, recipes
+from assay.method import CONTROL, Method, Preset, Recipe, recipes
 
 
 def recipe(preset: Preset = CONTROL) -> Recipe:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, AssayError, Credit, Preset, Draw, Experience, Method, Need, Prepare
+from assay.method import LANGUAGE, Aggregation, AssayError, Credit, Draw, Experience, Method, Need, Prepare, Preset
 from assay.method import Recipe, ResumableTask, Rollout, Scene, State, Target, View, concatenate, has_turns
 from assay.method import most_decisions, random, recipes, returns
 from assay.parts import DualClip, OfState, PolicyGradient, Td, Whiten

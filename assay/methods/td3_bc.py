@@ -15,8 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTINUOUS, Annotation, Ask, Body, Context, Preset, Experience, Loss, Method, Need, Objective
-from assay.method import Over, Recipe, Regularizer, Spec, View, logged, model_name, recipes, td3
+from assay.method import CONTINUOUS, Annotation, Ask, Body, Context, Experience, Loss, Method, Need, Objective, Over
+from assay.method import Preset, Recipe, Regularizer, Spec, View, logged, model_name, recipes, td3
 from assay.models import ActionValue, Critic, Deterministic, Perceptron, Policy
 from assay.parts import Log, OverTransitions
 

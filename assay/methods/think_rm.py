@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Credit, Preset, Experience, Method, Recipe, Reward, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Credit, Experience, Method, Preset, Recipe, Reward, Scene, State, groups, recipes
 from assay.method import with_regularizers
 from assay.parts import FromFunction, KlToReference, OutcomeJudge, PairwiseJudge, RightRanking, SequenceMean, margins
 from assay.parts import on_last_decision

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from assay.method import LANGUAGE, Curriculum, Preset, Experience, Method, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Curriculum, Experience, Method, Preset, Recipe, Scene, State, groups, recipes
 from assay.parts import Revisits, next_starts
 
 

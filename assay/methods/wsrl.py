@@ -18,8 +18,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CRITIC_BODY, OPTIMIZER, TARGETS, Adam, CriticLoss, Preset, Experience, Loss
-from assay.method import Method, ModelSpec, Phase, Recipe, Scene, State, View, cql, mixed, recipes, rlpd
+from assay.method import CONTINUOUS, CRITIC_BODY, OPTIMIZER, TARGETS, Adam, CriticLoss, Experience, Loss, Method
+from assay.method import ModelSpec, Phase, Preset, Recipe, Scene, State, View, cql, mixed, recipes, rlpd
 from assay.models import ActionValue, Critic, Policy, SquashedGaussian, Temperature
 from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at
 

@@ -201,8 +201,8 @@ def cover_table(key: str, results: Sequence[trial.Result]) -> Table:
     for claim in find_claims(key).exact:
         count = cover.get(claim.name, 0)
         needless = "  needless: drop it, or mark it illustrates=True"
-        note = "  illustrates" if claim.illustrates else "" if count else needless
-        table.add_row(Text(str(count)), Text.assemble(claim.name, (note, "dim" if claim.illustrates else "yellow")))
+        note = "  illustrates" if claim.illustrates else f"  of {claim.of}" if claim.of else "" if count else needless
+        table.add_row(Text(str(count)), Text.assemble(claim.name, (note, "yellow" if note == needless else "dim")))
     return table
 
 

@@ -14,13 +14,14 @@ import pytest
 import torch
 
 from assay import recipes
-from assay.claims import stamps, verdicts
-from assay.claims.claim import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
+from assay.claims import find, records, stamps, verdicts
+from assay.claims.claim import Average, Claims, DecisionsTo, Exact, Expect, Final, Gain, Measured
 from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.engine.machine import describe_machine
 from assay.recipes.presets import TABLE
 from assay.runs import catalogue
+from assay.runs.method_index import methods
 
 CURVES: list[dict[str, Any]] = [
     {"step": 0, "evaluation": 0.1},
@@ -166,11 +167,16 @@ def test_the_state_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def method(monkeypatch: pytest.MonkeyPatch) -> str:
     """A method of the catalogue whose claims are ours."""
-    known = dict(catalogue.methods())
     exact = Exact("one is one", lambda: 1.0, equals=1.0)
-    known["rloo"] = Method("paper", recipes.rloo, (TABLE,), "bandit", claims=(exact, CLAIM))
-    monkeypatch.setattr(catalogue, "methods", lambda: known)
+    state_claims(monkeypatch, rloo=Claims((exact, CLAIM)))
     return "rloo"
+
+
+def state_claims(monkeypatch: pytest.MonkeyPatch, **claims: Claims) -> None:
+    """Makes these the claims of these methods, and the methods the only ones that have claims."""
+    monkeypatch.setattr(find, "built_in_claims", claims.__getitem__)
+    monkeypatch.setattr(find, "broken_claims", dict)
+    monkeypatch.setattr(catalogue, "methods", lambda: {key: methods()[key] for key in claims})
 
 
 def test_functions_are_measured_and_judged(tmp_path: Path, method: str) -> None:
@@ -260,8 +266,7 @@ def test_a_broken_file_is_one_sentence(written: Path, text: str) -> None:
 
 
 def test_the_stalest_comes_first(written: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {name: replace(catalogue.methods()[method]) for name in ("rloo", "grpo", "ppo")}
-    monkeypatch.setattr(catalogue, "methods", lambda: known)
+    state_claims(monkeypatch, **dict.fromkeys(("rloo", "grpo", "ppo"), find.find_claims(method)))
     (written.parent / "ppo.json").write_text("{}")
     assert verdicts.stalest_first(written.parent) == ["grpo", "ppo", "rloo"]
 
@@ -309,8 +314,6 @@ def test_replaying_a_seed_stamps_a_verdict_only_if_it_gives_the_same(written: Pa
 def test_the_command_measures_writes_and_then_finds_nothing_to_do(
     tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = {method: catalogue.methods()[method]}
-    monkeypatch.setattr(catalogue, "methods", lambda: known)
     places = ["--verdicts", str(tmp_path / "v"), "--work", str(tmp_path / "w")]
     assert cli.main(["claim", method, *places]) == 0
     out = capsys.readouterr().out
@@ -318,7 +321,7 @@ def test_the_command_measures_writes_and_then_finds_nothing_to_do(
     assert verdicts.problems("rloo", tmp_path / "v" / "rloo.json") == []
     assert cli.main(["claim", "--all", "--budget", "1", *places]) == 0
     assert "every verdict is up to date" in capsys.readouterr().out
-    known[method] = replace(known[method], claims=(replace(CLAIM, margin=5.0),))
+    state_claims(monkeypatch, rloo=Claims((replace(CLAIM, margin=5.0),)))
     assert cli.main(["claim", "--all", *places, "--json"]) == 1, "a claim that fails is told by the exit code"
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == "fails"
 
@@ -340,8 +343,7 @@ def test_a_replication_has_other_seeds_and_leaves_the_verdict_as_it_is(
         assert cli.main(["claim", "rloo", "--replicate", "--budget", "1", *places]) == 0
         assert "unfinished" in capsys.readouterr().out, "what the budget left out is said"
     other = replace(CLAIM, ours=one_in_ten, theirs=lambda seed: 1.0 + one_in_ten(seed))
-    turned = replace(catalogue.methods()["rloo"], claims=(other,))
-    monkeypatch.setattr(catalogue, "methods", lambda: {"rloo": turned})
+    state_claims(monkeypatch, rloo=Claims((other,)))
     assert cli.main(["claim", "rloo", "--replicate", *places]) == 1, "it is decided the other way"
 
 
@@ -365,7 +367,7 @@ def test_committed_verdicts_are_whole(name: str) -> None:
 
 
 def test_verdicts_are_beside_their_methods_and_can_be_written_elsewhere(tmp_path: Path) -> None:
-    assert verdicts.path_of("dr-grpo") == catalogue.folder_of("dr-grpo") / "verdict.json"
+    assert verdicts.path_of("dr-grpo") == records.FOLDER / "dr_grpo.json"
     assert verdicts.path_of("dr-grpo", tmp_path) == tmp_path / "dr-grpo.json"
     assert set(COMMITTED) <= set(catalogue.methods())
 
@@ -404,7 +406,7 @@ def test_short_verdicts_come_out_again(short: str, tmp_path: Path) -> None:
         for facts in (describe_machine(), committed["machine"])
     )
     old = {claim["name"]: claim for claim in committed["claims"]}
-    for claim in catalogue.find_method(short)[1].measured:
+    for claim in find.find_claims(short).measured:
         found = verdicts.measure(short, claim, tmp_path, seeds=[0])
         assert found is not None
         for side in verdicts.SIDES:

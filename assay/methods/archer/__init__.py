@@ -10,7 +10,7 @@ actor-critic with Q - V.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
 from assay.methods.archer.base import turn_critic
 
 

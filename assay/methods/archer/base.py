@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Adam, Copy, Preset, Delayed, Recipe, Stage, reinforce
+from assay.method import LANGUAGE, Adam, Copy, Delayed, Preset, Recipe, Stage, reinforce
 from assay.methods.archer.objectives import TurnGradient
 from assay.methods.archer.source import NewTurns, ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td

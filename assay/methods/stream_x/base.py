@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Averaging, Preset, Linear, ObGD, Recipe, Stage, Traced
+from assay.method import CONTROL, Averaging, Linear, ObGD, Preset, Recipe, Stage, Traced
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled
 from assay.methods.stream_x.stream import OneByOne, Stream

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assay.method import CONTINUOUS, Adam, Copy, Preset, Descent, Gate, Linear, Phase, Recipe, Stage, ppo
+from assay.method import CONTINUOUS, Adam, Copy, Descent, Gate, Linear, Phase, Preset, Recipe, Stage, ppo
 from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising

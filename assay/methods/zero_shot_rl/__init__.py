@@ -10,7 +10,7 @@ overvalues for some z; CQL's penalty for all z at once lowers them. MC-FB applie
 
 from functools import partial
 
-from assay.method import CONTINUOUS, CONTROL, Preset, Method, Recipe
+from assay.method import CONTINUOUS, CONTROL, Method, Preset, Recipe
 from assay.methods.zero_shot_rl.losses import ConservativeMeasures, ConservativeValues, forward_backward
 
 CAREFUL, ON_MEASURES = (ConservativeValues(1.0),), (ConservativeMeasures(1.0),)

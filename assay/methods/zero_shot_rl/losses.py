@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Preset, Experience, Loss, Objective, Recipe
+from assay.method import CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Experience, Loss, Objective, Preset, Recipe
 from assay.method import Stage, View, model_name
 from assay.methods.zero_shot_rl.models import ForwardBackward, ForwardBackwardActor
 from assay.models import Policy
