@@ -373,8 +373,9 @@ def test_verdicts_are_beside_their_methods_and_can_be_written_elsewhere(tmp_path
 
 
 def test_check_tells_broken_verdicts_from_claims_without_one_and_from_stale_ones(
-    written: Path, capsys: pytest.CaptureFixture[str]
+    written: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    state_claims(monkeypatch, **dict.fromkeys(("rloo", "grpo"), find.find_claims(method)))
     words = ["claim", "--check", "--json", "--verdicts", str(written.parent)]
     assert cli.main(words) == 0
     found = json.loads(capsys.readouterr().out)

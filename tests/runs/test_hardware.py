@@ -105,6 +105,7 @@ def test_seeds_train_in_turn_where_the_gpu_was_chosen() -> None:
 def test_the_command_that_repeats_a_run_gives_the_same(words: list[str]) -> None:
     placement, options = chosen(*words)
     again = ["--model", "M", "--device", "cuda", *hardware.words("M", placement, options, {}), *options.words()]
+    again += ["--deterministic"] * placement.deterministic
     assert chosen(*again) == (placement, options)
 
 

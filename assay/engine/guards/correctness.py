@@ -41,13 +41,16 @@ class SampledEqualsTrained(Watch):
     Checked on `rows` sequences at every step, on eight times as many at step 0. A gap means stale weights, another
     temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. For a rollout that truncates
     sampling (`Narrowed`), the recorded log-probability of the model itself is compared (`logp_model`). Weights in
-    bfloat16 have `narrow` times the limits: two orders of summation differ by 0.007 on average (Qwen3-0.6B's shape).
+    bfloat16 have `narrow` times the limits: two orders of summation differ by 0.007 on average (Qwen3-0.6B's shape);
+    a share `rare` of their decisions may exceed the larger one: the tail of rounding errors has no bound (a right run
+    of 0.6 billion parameters had one decision in 1,600 at 1.0).
     """
 
     rows: int = 8
     mean_limit: float = 1e-3
     largest_limit: float = 5e-2
     narrow: float = 20.0
+    rare: float = 2e-3
 
     @torch.no_grad()
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
@@ -65,8 +68,10 @@ class SampledEqualsTrained(Watch):
         recorded = some.extra.get("logp_model", some.logp)
         gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - recorded).abs()[some.mask]
         mean, largest = float(gap.mean()), float(gap.max())
-        factor = self.narrow if somewhere.dtype in (torch.bfloat16, torch.float16) else 1.0
-        if mean <= factor * self.mean_limit and largest <= factor * self.largest_limit:
+        is_narrow = somewhere.dtype in (torch.bfloat16, torch.float16)
+        factor = self.narrow if is_narrow else 1.0
+        beyond = float((gap > factor * self.largest_limit).float().mean())
+        if mean <= factor * self.mean_limit and beyond <= (self.rare if is_narrow else 0.0):
             return []
         text = (
             f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
