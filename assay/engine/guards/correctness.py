@@ -150,22 +150,17 @@ class EffectiveSamples(Watch):
 
 
 @dataclass(frozen=True)
-class InsideBins(Watch):
-    """Checks that at most `most` of a classifying critic's targets lie beyond its bins, where they are clipped."""
-
-    most: float = 0.2
+class InsideLimits(Watch):
+    """Checks the metrics that the recipe's parts watch (`core.metrics`): each part states its limit and its alarm."""
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the targets of the step's updates."""
-        share = moment.metrics.get("beyond_bins")
-        if share is None or share <= self.most:
-            return []
-        text = (
-            f"{share:.0%} of the critic's targets lie beyond its bins at step {moment.progress.step}, so that their "
-            "values cannot be learned. Set the range to that of the task's returns: --set bins.low=... --set "
-            "bins.high=..."
-        )
-        return [Alarm("inside bins", text)]
+        """Compares each metric that was logged in this step with its limit."""
+        seen = [(one, moment.metrics[one.name]) for one in moment.recipe.watched.values() if one.name in moment.metrics]
+        return [
+            Alarm(one.guard, one.text.format(value=value, step=moment.progress.step))
+            for one, value in seen
+            if not value <= one.most
+        ]
 
 
 SMALL_NORM = 1e-6
@@ -270,6 +265,6 @@ STANDARD: tuple[Watch, ...] = (
     FewSkipped(),
     CriticExplains(),
     FewCut(),
-    InsideBins(),
+    InsideLimits(),
     HeldOutFollows(),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ class Narrowed(Around):
         return self.gather.by_start
 
     @property
-    def writes(self) -> tuple[str, ...]:
+    def writes(self) -> Collection[str]:
         """Returns the columns of the inner rollout."""
         return self.gather.writes
 
