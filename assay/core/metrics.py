@@ -18,8 +18,8 @@ from assay.core.settings import children
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric by the name under which it is logged. Above `most`, or if it is not a number, the alarm `guard` is raised
-    with `text`, in which {value} and {step} are filled in. Degenerate: without a limit it is only shown.
+    """A metric by the name under which it is logged. Above `most`, and where it is NaN, the alarm `guard` is raised
+    with `text`, in which {value} and {step} are filled in. Degenerate: without a text it is only shown.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 from assay.core.columns import is_given, writers_of
@@ -227,9 +228,9 @@ class Recipe:
         parts: tuple[Transform | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
         return frozenset().union(*(part.needs for part in parts))
 
-    @property
+    @cached_property
     def watched(self) -> dict[str, Metric]:
-        """Metrics that its parts watch, by name, without those of its phases."""
+        """Metrics that its parts watch, by name, without those of its phases (cached: a guard asks at every step)."""
         return watched_in(replace(self, before=()))
 
     def set(self, path: str, value: Any) -> Recipe:

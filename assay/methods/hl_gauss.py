@@ -82,8 +82,8 @@ def is_beyond(target: Tensor, bins: Bins) -> Tensor:
 
 
 BEYOND = (
-    "{value:.0%} of the critic's targets lie beyond its bins at step {step}, so that their values cannot be learned. Set "
-    "the range to that of the task's returns: --set bins.low=... --set bins.high=..."
+    "{value:.0%} of the critic's targets lie beyond its bins at step {step}, so that their values cannot be learned. "
+    "Set the range to that of the task's returns: --set bins.low=... --set bins.high=..."
 )
 
 

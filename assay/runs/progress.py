@@ -59,8 +59,9 @@ class Noted:
 class Display:
     """Shows a run; a context manager that restores the terminal, also after an exception.
 
-    `metric` is shown with a trend; until it is measured, the first loss is shown. Beside it are the `watched` metrics, by
-    their names. `first_step` is the step from which a run is resumed. `noted` and `seconds` hold the alarms and the time per phase for the run's README.
+    `metric` is shown with a trend; until it is measured, the first loss is shown. Beside it stand the metrics that are
+    `watched`, by their names. `first_step` is the step from which a run is resumed. `noted` and `seconds` hold the
+    alarms and the time per phase for the run's README.
     """
 
     def __init__(
@@ -231,8 +232,13 @@ class Display:
             line.append(f"{printable(self.shown, 30, self.console.encoding)} ")
             line.append(f"{number(self.trace.level)} {trends[self.trace.trend]}", style="bold")
             line.append(f"  {self.trace.sparkline(min(24, max(6, width - 64)), sparks)}  ", style="cyan")
-        line.append("".join(f"{name} {number(trace.level)}  " for name, trace in self.beside.items()))
+        line.append("".join(f"{words}  " for words in self.beside_words()))
         return line.append(self.rates(now))
+
+    def beside_words(self) -> list[str]:
+        """Returns each watched metric that was logged, with its level."""
+        encoding = self.console.encoding
+        return [f"{printable(name, 30, encoding)} {number(trace.level)}" for name, trace in self.beside.items()]
 
     def time_line(self, now: float, width: int) -> Text:
         """Returns the shares of time per phase, also as a bar if there is room and colour."""
@@ -252,7 +258,7 @@ class Display:
         words = [f"{self.title}: step {self.done}/{self.num_steps}{share}"]
         if self.trace.last:
             words.append(f"{printable(self.shown, 30, self.console.encoding)} {number(self.trace.level)}")
-        words += [f"{name} {number(trace.level)}" for name, trace in self.beside.items()]
+        words += self.beside_words()
         if self.ending:
             words += [self.state(now), *(f"{phase} {part:.0%}" for phase, part in self.shares(now).items())]
         else:

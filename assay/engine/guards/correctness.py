@@ -155,11 +155,12 @@ class InsideLimits(Watch):
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Compares each metric that was logged in this step with its limit."""
-        seen = [(one, moment.metrics[one.name]) for one in moment.recipe.watched.values() if one.name in moment.metrics]
+        step, metrics = moment.progress.step, moment.metrics
+        limited = [one for one in moment.recipe.watched.values() if one.text and one.name in metrics]
         return [
-            Alarm(one.guard, one.text.format(value=value, step=moment.progress.step))
-            for one, value in seen
-            if not value <= one.most
+            Alarm(one.guard, one.text.format(value=metrics[one.name], step=step))
+            for one in limited
+            if not metrics[one.name] <= one.most
         ]
 
 
