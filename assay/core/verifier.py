@@ -38,7 +38,6 @@ class Verifier(Reward):
     fault is excluded from training.
     """
 
-    stochastic: ClassVar[bool] = False
     writes: ClassVar[Mapping[str, str]] = {
         "score": "B: the task's own score of the row",
         VERIFIED: "BT: the verifier's reward, kept so that it runs once",

@@ -111,7 +111,6 @@ class EvolvingRubric(OfText):
     every: int = 10
     samples: int = 32
     scale: Callable[[Tensor, Rubric], Tensor] = share_of_most
-    stochastic: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"shotgun_of_text": "the first rubric pays for counts; rewriting fixes it"}
     writes: ClassVar[Mapping[str, str]] = {
         "score": "B",

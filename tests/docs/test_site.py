@@ -206,7 +206,7 @@ def test_api_names_exist_once() -> None:
 
 
 def test_columns_stand_with_axes_writers_and_meaning() -> None:
-    lines = docs_api.pages()["api/columns.md"].splitlines()
+    lines = docs_api.columns_page().splitlines()
     assert "| `clip_range` | BT | `ElasticRange` | how far the ratio may leave 1 |" in lines
     assert "| `row` | B | task or engine | index in the batch: the coordinate of random numbers in a loss |" in lines
     assert all(line.count(" | ") == 3 for line in lines if line.startswith("| "))
