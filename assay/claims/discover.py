@@ -140,12 +140,18 @@ def declarations() -> Iterator[Declaration]:
                     yield Declaration(cls, column, text, is_written)
 
 
+def stated(text: str) -> Column:
+    """Returns the column of a declaration, without writers."""
+    axes, _, meaning = text.partition(": ")
+    return Column(axes, meaning, ())
+
+
 def columns() -> dict[str, Column]:
     """Returns the table of all columns: those of the task and the engine, then those of parts, by name."""
-    found = {name: Column(*text.split(": ", 1), ()) for name, text in GIVEN.items()}
+    found = {name: stated(text) for name, text in GIVEN.items()}
     said = sorted(declarations(), key=lambda one: (one.column, ":" not in one.text, one.text == ""))
     for cls, name, text, is_written in said:
-        known = found.get(name) or Column(*text.partition(": ")[::2], ())
+        known = found.get(name) or stated(text)
         writers = (*known.writers, cls) if is_written and name not in GIVEN else known.writers
         found[name] = known._replace(writers=tuple(dict.fromkeys(writers)))
     return found

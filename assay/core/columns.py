@@ -79,7 +79,8 @@ def writers_of(name: str, reader: type) -> str:
 
 def below(cls: type) -> Iterator[type]:
     """Yields the classes that inherit a class, at any depth, of the modules that are imported."""
-    for inner in cls.__subclasses__():
+    inherited: list[type] = cls.__subclasses__()
+    for inner in inherited:
         yield inner
         yield from below(inner)
 
