@@ -64,17 +64,17 @@ from assay.recipes.actor_critic import ppo as ppo
 from assay.recipes.classified import DEMOS as DEMOS, NEEDED as NEEDED, classified as classified
 from assay.recipes.conservative import cql as cql, iql as iql, logged as logged
 from assay.recipes.constrained import constrained as constrained, safe_ppo as safe_ppo
-from assay.recipes.defaults import (
-    BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, Defaults as Defaults,
-    EVERY as EVERY, LANGUAGE as LANGUAGE, MUJOCO as MUJOCO, PLACES as PLACES, PREFERENCES as PREFERENCES,
-    STALE as STALE, TABLE as TABLE,
-)
 from assay.recipes.group import (
     reinforce as reinforce, with_kl_in_reward as with_kl_in_reward, with_policy as with_policy,
     with_regularizers as with_regularizers, with_token_clip as with_token_clip,
 )
 from assay.recipes.method import Method as Method
 from assay.recipes.off_policy import dqn as dqn, sac as sac, td3 as td3
+from assay.recipes.presets import (
+    BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, EVERY as EVERY,
+    LANGUAGE as LANGUAGE, MUJOCO as MUJOCO, PLACES as PLACES, PREFERENCES as PREFERENCES, Preset as Preset,
+    STALE as STALE, TABLE as TABLE,
+)
 from assay.recipes.rlpd import (
     CRITIC_BODY as CRITIC_BODY, OPTIMIZER as OPTIMIZER, TARGETS as TARGETS, mixed as mixed, rlpd as rlpd,
 )

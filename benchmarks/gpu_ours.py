@@ -179,7 +179,9 @@ def ours(case: str, size: Size, steps: int, where: Any, cache: float, rank: int)
         assert step.fresh is not None
         with torch.no_grad():
             loop.engine.over("actor", step.fresh, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp)
-        if number:
+        if not number:
+            found["first step"] = [whole]  # kernels and layers are compiled, or read from the cache of an earlier run
+        else:
             found["score"].append(seconds() - before)
             found["decode"].append(step.seconds["sample"])
             found["update"].append(step.seconds["update"])

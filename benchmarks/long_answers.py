@@ -82,6 +82,7 @@ def run(key: str, folder: Path, max_tokens: int, device: str) -> dict[str, Any]:
     command = [sys.executable, *start, "train", key, "--task", "rows.jsonl", "--model", "model", "--device", device]
     command += ["--max-tokens", str(max_tokens), "--group-size", "4", "--prompts", "1", "--steps", "2"]
     command += ["--eval-prompts", "2", "--reward", "rewards.py:even"]
+    command += ["--dtype", "float32", "--no-compiled"]  # shares are of float32 tensors, on every device
     for phase in catalogue.find_method(key)[1].recipe().before:  # as short as the method itself
         command += [f"--set=before.{phase.name}.{one}" for one in ("steps=2", "rollout.num_starts=1")]
     name = f"{key.replace(':', '-')}-{max_tokens}"

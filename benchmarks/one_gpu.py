@@ -6,6 +6,8 @@ it is installed. A last table has the log-probabilities of given tokens together
 
     python -m benchmarks.one_gpu                 # everything; tables, and JSON in --out
     python -m benchmarks.one_gpu logp a --steps 5
+    python -m benchmarks.one_gpu first           # the first step with an empty cache of compiled kernels, and again
+    python -m benchmarks.one_gpu a --deterministic
     python -m benchmarks.one_gpu trl-a trl-b --peer-steps 1 --peer-at-once 128
 """
 
@@ -14,13 +16,20 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from assay.engine.caches import CACHE, COMPILER, TRITON
+from assay.engine.machine import repeatable
 from benchmarks.gpu_ours import ours
 from benchmarks.gpu_output import logp_table
 from benchmarks.gpu_peer import peer, rows_at_once
@@ -49,6 +58,9 @@ def show(results: dict[str, Any]) -> None:
                 print(f"  peak memory {row['peak_gib']:.1f} GiB, {row.get('peak_gib_of', '')}")
             if "update_work" in row:
                 print(limits(row))
+    for name, row in results.get("first", {}).items():
+        told = ", ".join(f"{what} {value:.1f} s" for what, value in row.items() if what != "error")
+        print(f"first step, {name} cache: {row.get('error') or told}")
     if "logp" in results:
         print("\nlog-probabilities with the output layer, forward and backward")
     for row in results.get("logp", ()):
@@ -84,8 +96,31 @@ def placement(size: Size, options: argparse.Namespace) -> Any:
 
     return Placement(
         size.device, tokens=options.tokens, compiled=not options.plain, recompute=options.recompute,
-        packed=not options.padded,
+        packed=not options.padded, deterministic=options.deterministic,
     )  # fmt: skip
+
+
+def first_steps(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Seconds of a process that takes two steps of (a), of its first and of its second step: with an empty cache of
+    compiled kernels, then with what that process has left in it.
+    """
+    hidden = (COMPILER, TRITON)
+    found: dict[str, Any] = {}
+    for name in ("cold", "warm"):
+        out = folder / f"{name}.json"
+        words = ["a", "--steps", "1", "--out", str(out), *["--toy"] * options.toy, *["--plain"] * options.plain]
+        own = {key: value for key, value in os.environ.items() if key not in hidden}
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.one_gpu", *words], env=own | {CACHE: str(folder / "cache")}, check=False
+        )
+        whole, row = time.perf_counter() - begin, json.loads(out.read_text())["steps"][0] if out.is_file() else {}
+        if done.returncode or "seconds" not in row:
+            found[name] = {"error": row.get("error", f"status {done.returncode}")}
+            continue
+        first, second = row["seconds"]["first step"][0], row["seconds"]["whole step"][0]
+        found[name] = {"first step": first, "next step": second, "process": whole}
+    return found
 
 
 def arguments() -> argparse.Namespace:
@@ -93,13 +128,14 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.one_gpu", description=__doc__.split("\n")[0] if __doc__ else ""
     )
-    parser.add_argument("names", nargs="*", help="logp, a, b, trl-a, trl-b (default: all)")
+    parser.add_argument("names", nargs="*", help="logp, a, b, trl-a, trl-b, first (default: all but first)")
     parser.add_argument("--steps", type=int, default=5, help="measured steps, after one that is not")
     parser.add_argument("--peer-steps", type=int, default=2, help="measured steps of the peer")
     parser.add_argument("--peer-warm", type=int, default=1, help="steps of the peer before them that do not count")
     parser.add_argument("--peer-at-once", type=int, default=0, help="rows that the peer generates at once (0: all)")
     parser.add_argument("--tokens", type=int, default=0, help="through the network at once (0: as a placement chooses)")
     parser.add_argument("--plain", action="store_true", help="layers are not compiled")
+    parser.add_argument("--deterministic", action="store_true", help="kernels that give the same bits again")
     parser.add_argument("--padded", action="store_true", help="rows are padded, not packed")
     parser.add_argument("--cache", type=float, default=0.0, help="GiB of keys and values (0: for all rows at once)")
     parser.add_argument("--recompute", action="store_true", help="layers run again in the backward pass")
@@ -140,6 +176,10 @@ def main() -> None:
         if name == "logp":
             results["logp"] = logp_table(size)
             write(options.out, results)
+        elif name == "first":
+            with tempfile.TemporaryDirectory() as scratch:
+                results["first"] = first_steps(options, Path(scratch))
+            write(options.out, results)
         elif name.startswith("trl"):
             results["steps"].append({"who": "TRL", "case": name[-1]})
             asked = options.peer_steps, options.peer_warm, options.peer_at_once
@@ -147,7 +187,8 @@ def main() -> None:
         else:
             results["steps"].append({"who": "assay", "case": name})
             how = placement(size, options), options.cache, options.lora
-            keep(attempt(ours, name, size, options.steps, *how))
+            with repeatable(options.deterministic):
+                keep(attempt(ours, name, size, options.steps, *how))
         gc.collect()  # the peer's network is part of a cycle, and would count in the next peak
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -139,7 +139,7 @@ def train_one(options: argparse.Namespace) -> None:
     from assay.engine.loop import Loop
     from assay.engine.placement import Placement
     from assay.models.pretrained.transformers import pinned
-    from assay.recipes.defaults import LANGUAGE
+    from assay.recipes.presets import LANGUAGE
     from assay.runs.catalogue import find_method, with_pretrained
     from assay.runs.plan import make_plan
     from assay.runs.run import execute

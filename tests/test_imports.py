@@ -13,7 +13,8 @@ from assay.runs import catalogue
 for method, name in (("ppo", "cartpole"), ("grpo", "addition-1")):
     task = catalogue.find_task(name)
     assay.engine.loop.Loop(catalogue.recipe_for(method, task, {}), task, seed=0, num_steps=1).step()
-kernels = ("assay.decoding", "assay.ops.triton_output", "assay.ops.packed_attention", "assay.engine.stacked", "triton")
+kernels = ("assay.decoding.fast", "assay.decoding.kernels", "assay.decoding.triton", "assay.ops.triton_output",
+            "assay.ops.packed_attention", "assay.engine.stacked", "triton")
 print(sorted(name for name in sys.modules if name.startswith(kernels)))
 """
 

@@ -39,7 +39,7 @@ NAMED: dict[str, str] = {
     "zero_shot_rl in cli/main.py": EXAMPLE,
     "td3_bc in runs/stacked.py": EXAMPLE,
     "safe_rl_review in recipes/constrained.py": "a base recipe, called safe_ppo there, whose runs have this name",
-    "td3_bc in recipes/defaults.py": "until a world's defaults hold no setting that one method reads",
+    "td3_bc in recipes/presets.py": "until presets hold no setting that one method reads",
     "envpool in runs/catalogue.py": "the prefix of tasks of the package EnvPool",
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
     "reward_model in runs/options/own.py": "the option --reward-model",

@@ -579,20 +579,36 @@ def cached_parts(package: Package) -> Iterator[Finding]:
 
 
 def docstrings(package: Package) -> Iterator[Finding]:
-    """Every module, public class, function and method says what it is; for a slot's methods the slots may say it.
+    """Every module, public class, function and method says what it is; a method that implements a function of a slot,
+    or overrides that of a base, inherits its docstring.
 
     The functions of a claims file compute claims; each claim is a sentence already. What the recipes of a method's file
     are, its docstring says.
     """
     slots = [module for module in package if module.name.startswith("assay.core.slots")]
     told = {name.split(".")[-1] for module in slots for name, node in module.functions if ast.get_docstring(node)}
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for module in package:
+        for _, node in module.classes:
+            classes.setdefault(node.name, []).append(node)
     for module in package:
         if module.tree.body and not ast.get_docstring(module.tree):
             yield Finding(module.path, f"{module.path} has no docstring")
+        owners = dict(module.classes)
         for name, node in () if module.is_claims else public(module.tree):
-            is_told = ("." in name and node.name in told) or (module.unit == "methods" and makes_recipe(node))
-            if not ast.get_docstring(node) and not is_told and not is_overload(node):
+            if ast.get_docstring(node) or is_overload(node) or (module.unit == "methods" and makes_recipe(node)):
+                continue
+            owner = owners.get(name.rpartition(".")[0])
+            if owner is None or node.name not in told | told_by_bases(owner, classes):
                 yield Finding(f"{module.path}: {name}", f"{module.path}:{node.lineno} {name} has no docstring")
+
+
+def told_by_bases(owner: ast.ClassDef, classes: Mapping[str, list[ast.ClassDef]]) -> set[str]:
+    """The methods with a docstring of all bases of a class that are classes of the package, by their names."""
+    bases = [ast.unparse(base).split("[")[0].split(".")[-1] for base in owner.bases]
+    found = [node for base in bases if base != owner.name for node in classes.get(base, [])]
+    own = {child.name for node in found for child in node.body if isinstance(child, Named) and ast.get_docstring(child)}
+    return own.union(*(told_by_bases(node, classes) for node in found))
 
 
 def public(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Named]]:
@@ -713,6 +729,7 @@ GOOD = {
         "from dataclasses import dataclass", "from assay.ops import returns", "from assay.core.slots import Credit",
         "@dataclass(frozen=True)", "class Gae(Credit):", '    """G."""', "    discount: float = 0.99",
         "    def init(self) -> int:", "        return 0",
+        "    def spread(self) -> int:", '        """S."""', "        return 0",
     ),
     "tasks/__init__.py": source(),
     "tasks/adapters/__init__.py": source(*GO, "    import gymnasium"),
@@ -728,6 +745,8 @@ GOOD = {
     "report/__init__.py": source("from assay.runs import run", *GO, "    import matplotlib.pyplot"),
 }  # fmt: skip
 CREDIT = "parts/credit/b.py"
+TWO_METHODS = ("    def spread(self) -> int:", "        return 1", "    def go(self) -> int:", "        return 0")
+"""The first overrides a method of Gae, which has a docstring."""
 
 # rule -> files that replace or join the good ones, and the keys that must then be found
 BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
@@ -856,6 +875,10 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
         ),
         (
             {CREDIT: source("class A:", '    """A."""', "    def go(self) -> None:", "        pass")},
+            {"assay/parts/credit/b.py: A.go"},
+        ),
+        (
+            {CREDIT: source("from .gae import Gae", "class A(Gae):", '    """A."""', *TWO_METHODS)},
             {"assay/parts/credit/b.py: A.go"},
         ),
     ],

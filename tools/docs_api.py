@@ -14,6 +14,7 @@ import assay.parts
 import assay.recipes
 import assay.statistics
 from assay.claims import discover
+from assay.core.lazy import homes_of
 
 MEMBERS = {
     "api/record.md": ("The record", ("core.record", "core.columns", "core.spaces")),
@@ -29,7 +30,7 @@ def pages() -> dict[str, str]:
         "api/index.md": public_page(),
         "api/slots.md": exported_page("Slots", assay.core.slots),
         "api/recipes.md": exported_page("Recipes", assay.recipes),
-        "api/evidence.md": exported_page("Statistics", assay.statistics),
+        "api/statistics.md": exported_page("Statistics", assay.statistics),
         "api/columns.md": columns_page(),
     }
     made |= {path: modules_page(title, names) for path, (title, names) in MEMBERS.items()}
@@ -38,8 +39,8 @@ def pages() -> dict[str, str]:
 
 def navigation() -> list[Any]:
     """Returns the entries of the navigation."""
-    fixed = ["slots", "recipes", "record", "columns", "evidence", "probes", "errors"]
-    titles = {"slots": "Slots", "recipes": "Recipes", "columns": "Columns", "evidence": "Statistics"}
+    fixed = ["slots", "recipes", "record", "columns", "statistics", "probes", "errors"]
+    titles = {"slots": "Slots", "recipes": "Recipes", "columns": "Columns", "statistics": "Statistics"}
     titles |= {Path(path).stem: title for path, (title, _) in MEMBERS.items()}
     named = [{titles[name]: f"api/{name}.md"} for name in fixed]
     return ["api/index.md", *named, {"Parts": [{title_of(name): f"api/parts/{name}.md"} for name in parts()]}]
@@ -62,11 +63,18 @@ def parts() -> dict[str, list[str]]:
 
 def public_page() -> str:
     """Returns the page of the names that `import assay` has."""
-    blocks = [f"::: assay.{home}.{name}" for name, home in assay.HOMES.items()]
-    modules = "\n".join(f"| `assay.{name}` | `assay.{home}` |" for name, home in assay.MODULES.items())
+    found = public_names()
+    blocks = [f"::: {home}.{name}" for name, home in found.items() if not isinstance(getattr(assay, name), ModuleType)]
+    names = [name for name in found if isinstance(getattr(assay, name), ModuleType)]
+    modules = "\n".join(f"| `assay.{name}` | `{getattr(assay, name).__name__}` |" for name in names)
     text = "Names of `import assay`. Each is imported on first use, so `import assay` itself is fast."
     table = f"| module | is |\n| --- | --- |\n{modules}"
     return "\n\n".join(["# assay", text, "Modules that are reached the same way:", table, *blocks]) + "\n"
+
+
+def public_names() -> dict[str, str]:
+    """Returns the names of `import assay` and the modules that they come from."""
+    return {name: home for name, home in homes_of(str(assay.__file__)).items() if not name.startswith("_")}
 
 
 def exported_page(title: str, module: ModuleType) -> str:
@@ -85,7 +93,7 @@ def head(name: str) -> list[str]:
 
 def modules_page(title: str, names: tuple[str, ...] | list[str]) -> str:
     """Returns the page of whole modules, without the names that the first page has."""
-    shown = "|".join(assay.HOMES)
+    shown = "|".join(public_names())
     lines = ("show_root_full_path: true", "show_source: false", f"filters: ['!^_', '!^({shown})$']")
     options = "\n".join(["    options:", *(f"      {line}" for line in lines)])
     return "\n\n".join([f"# {title}", *(f"::: assay.{name}\n{options}" for name in names)]) + "\n"

@@ -14,8 +14,8 @@ from assay.claims.find import find_claims
 from assay.claims.mutants import trial
 from assay.core.difference import ABSENT, Change, brief
 from assay.datasets.recorded import sources_of
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Defaults
 from assay.recipes.method import FAMILIES, Method
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Preset
 from assay.report import claims, methods
 from assay.runs import catalogue, method_index
 from tools.docs_figures import interval_figure
@@ -146,7 +146,7 @@ def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
     """Returns, for each kind of task that a method works on, what is needed and the command."""
     if key in NEEDS:
         return []
-    found, worlds = [], {world.name: world for world in method.worlds}
+    found, worlds = [], {world.name: world for world in method.presets}
     if LANGUAGE.name in worlds and key not in COSTS:
         fields = field_words(*FIELDS[key]) if key in FIELDS else ""
         words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../{FORMATS})):"
@@ -166,7 +166,7 @@ def field_words(name: str, values: Sequence[str]) -> str:
     return f" with a field `{name}`{known} in every line"
 
 
-def control_commands(key: str, method: Method, worlds: Sequence[Defaults]) -> list[tuple[str, str]]:
+def control_commands(key: str, method: Method, worlds: Sequence[Preset]) -> list[tuple[str, str]]:
     """Returns the command on an offline dataset, or on an environment for a method that learns from none."""
     kind = "" if len(worlds) > 1 else f" with {'discrete' if worlds[0].discrete else 'continuous'} actions"
     number = num_datasets(method, worlds[0])
@@ -179,7 +179,7 @@ def control_commands(key: str, method: Method, worlds: Sequence[Defaults]) -> li
     return [(words, f"assay train {key} --task YourEnv-v0 {' '.join(f'--data {file}' for file in files)}")]
 
 
-def num_datasets(method: Method, world: Defaults) -> int:
+def num_datasets(method: Method, world: Preset) -> int:
     """Returns how many offline datasets the recipe of a world learns from."""
     places = sources_of(method.recipe(world))
     return max((len(getattr(source, "logs", (1,))) for _, source in places), default=0)

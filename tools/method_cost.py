@@ -103,7 +103,7 @@ def uses(method: str) -> set[tuple[str, str]]:
     found = catalogue.methods()[method]
     makers = [found.recipe, *found.variants.values()]
     sides = [one for claim in find_claims(method).measured for one in (claim.ours, claim.theirs) if is_dataclass(one)]
-    recipes = [maker(world) for maker in makers for world in found.worlds]
+    recipes = [maker(world) for maker in makers for world in found.presets]
     used = set().union(*(part_classes(recipe) for recipe in [*recipes, *sides]))
     return {one for one in used | named_classes(own_modules(method)) if f"{one[0]}.".startswith(SHARED)}
 

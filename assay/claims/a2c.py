@@ -35,7 +35,7 @@ CLAIMS = Claims(
         ),
     ),
     mutants=(
-        Edit("several epochs", recipes.a2c, "source=world.once", "source=world.reuse"),
+        Edit("several epochs", recipes.a2c, "source=preset.on_policy_source", "source=preset.minibatch_source"),
         Edit(
             "no entropy bonus",
             recipes.a2c,

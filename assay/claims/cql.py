@@ -7,7 +7,7 @@ import torch
 
 from assay.claims import Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.probes import steps
-from assay.method import CONTINUOUS, CONTROL, Defaults, cql, recipes
+from assay.method import CONTINUOUS, CONTROL, Preset, cql, recipes
 from assay.methods.cql import HeldGap, cql_lagrange
 from assay.parts import Conservative, Log
 from assay.recipes.conservative import conservative_sac
@@ -31,13 +31,13 @@ def continuous_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
     return {"critic": critic, "actor": steps.sac_actor(seen)}
 
 
-def schedule_gap(world: Defaults) -> float:
+def schedule_gap(preset: Preset) -> float:
     """Returns the largest deviation of the target networks from their stated schedule."""
-    spec = probes.CHOICE_SPEC if world.discrete else probes.BOX_SPEC
-    trained = {"actor": 1} if world.discrete else {"actor": 1, "q": 1, "temperature": 1}
-    targets = {"target": ("actor", 1.0, 128)} if world.discrete else {"q_target": ("q", 0.005, 1)}
-    num = 130 if world.discrete else 6
-    return probes.schedule_gap(cql(world), probes.transitions(spec, dtype=torch.float32), spec, trained, targets, num)
+    spec = probes.CHOICE_SPEC if preset.discrete else probes.BOX_SPEC
+    trained = {"actor": 1} if preset.discrete else {"actor": 1, "q": 1, "temperature": 1}
+    targets = {"target": ("actor", 1.0, 128)} if preset.discrete else {"q_target": ("q", 0.005, 1)}
+    num = 130 if preset.discrete else 6
+    return probes.schedule_gap(cql(preset), probes.transitions(spec, dtype=torch.float32), spec, trained, targets, num)
 
 
 NARROW = Log(20, noise=0.1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from assay.claims.claim import Edit, Exact, Measured
 from assay.recipes.method import Method as PlainMethod
+from assay.recipes.presets import Preset
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,11 @@ class Method(PlainMethod):
     claims: tuple[Exact | Measured, ...] = ()
     mutants: tuple[Edit, ...] = ()
     equivalent: Mapping[str, str] = field(default_factory=dict)
+    worlds: tuple[Preset, ...] = ()
+    """The former name of `presets`."""
 
     def __post_init__(self) -> None:
+        if self.presets:
+            object.__setattr__(self, "presets", self.presets)
         text = "assay.claims.Method is deprecated: use assay.method.Method, and CLAIMS = Claims(...) beside it"
         warnings.warn(text, DeprecationWarning, stacklevel=3)

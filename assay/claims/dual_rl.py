@@ -7,15 +7,15 @@ import torch
 
 from assay.claims import Average, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
-from assay.method import CONTROL, TABLE, Defaults, Origin, Recipe
+from assay.method import CONTROL, TABLE, Preset, Origin, Recipe
 from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
 from assay.parts import LogLikelihood, Logged
 from assay.tasks.control.cartpole import cartpole
 
 
-def cloned(world: Defaults = CONTROL, expert: int = 1) -> Recipe:
+def cloned(preset: Preset = CONTROL, expert: int = 1) -> Recipe:
     """Returns behaviour cloning of the same expert episodes alone."""
-    base = f_dvl(world)
+    base = f_dvl(preset)
     stage = replace(base.stages[1], objective=(LogLikelihood(),))
     return replace(base, name="cloned", critics={}, copies={}, source=Logged((shown(expert),)), stages=(stage,))
 

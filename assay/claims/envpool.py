@@ -130,6 +130,6 @@ CLAIMS = Claims(
              "context[name][rows[1:]] = value[1:]"),
         Edit("waits for all", Delayed.receive, "min(self.ready, len(self.flying))", "len(self.flying)"),
         Edit("all of a step are filed at one time", Filed.put, "[times_n, rows_n]", "[times_n.min(), rows_n]"),
-        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+        Edit("one epoch", recipes.ppo, "source=preset.minibatch_source", "source=preset.on_policy_source"),
     ),
 )

@@ -66,7 +66,7 @@ CLAIMS = Claims(
         ),
     ),
     mutants=(
-        Edit("one update a step", recipes.grpo, "world.reuse", "world.once"),
+        Edit("one update a step", recipes.grpo, "preset.minibatch_source", "preset.on_policy_source"),
         Edit("a higher upper clip", recipes.grpo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
         Edit("ratios of sequences", recipes.grpo, "SequenceMean())", "SequenceMean(), ratio=SequenceRatio())"),
         Edit("the mean of the batch", recipes.grpo, "OutcomeCredit(GroupMean()", "OutcomeCredit(BatchMean()"),

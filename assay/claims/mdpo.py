@@ -89,7 +89,7 @@ CLAIMS = Claims(
                  recipes.ppo().set("steps", 15), metric=Average("evaluation"), margin=-0.02, seeds=5, looks=3),
     ),
     mutants=(
-        Edit("one update a step", recipe, "base, name", "base, source=world.once, name"),
+        Edit("one update a step", recipe, "base, name", "base, source=preset.on_policy_source, name"),
         Edit("a constant step size", recipe, "MirrorDescent(step_size)", "MirrorDescent(1.0)"),
         Edit("ppo's entropy bonus stays", recipe, "regularizers=()", "regularizers=base.stages[0].regularizers"),
         Edit("the other KL", MirrorDescent.__call__, "ratio * bounded - ratio + 1.0", "ratio - 1.0 - bounded"),

@@ -114,7 +114,7 @@ def sees_gold(recipe: Recipe) -> int:
 NEVER = 10**9
 
 
-SMALL = replace(LANGUAGE, fragments=Episodes(8, 4), optimizer=Adam(learning_rate=1e-3, clip_norm=1.0))
+SMALL = replace(LANGUAGE, fragment_rollout=Episodes(8, 4), optimizer=Adam(learning_rate=1e-3, clip_norm=1.0))
 
 
 FIXED = replace(recipe(SMALL, every=NEVER), name="ppo-fixed-rubric")
@@ -145,7 +145,7 @@ CLAIMS = Claims(
         Exact("as a plain sum they make it ten times as large",
               lambda: tenfold(recipe(), plain_sum), equals=10.0, tolerance=1e-4),
         Exact("T longer than the run is ppo with the fixed rubric, bitwise", lambda: fixed_difference(
-              recipe(replace(SMALL, fragments=Episodes(2, 2)), every=NEVER)), equals=0.0, tolerance=0.0),
+              recipe(replace(SMALL, fragment_rollout=Episodes(2, 2)), every=NEVER)), equals=0.0, tolerance=0.0),
         Exact("the meta-judge sees texts and the judge's scores, not the gold score, and no faulty row",
               lambda: sees_gold(recipe()), equals=0.0),
         Measured("with two loopholes planted, gold at the end is above that of the fixed rubric", "proxy-strings",

@@ -45,11 +45,11 @@ CLAIMS = Claims(
         ),
     ),
     mutants=(
-        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+        Edit("one epoch", recipes.ppo, "source=preset.minibatch_source", "source=preset.on_policy_source"),
         Edit("a higher upper clip", recipes.ppo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
         Edit("no clip", recipes.ppo, "Clip(0.2, 0.2)", "NoTrust()"),
-        Edit("no entropy bonus", recipes.ppo, "EntropyBonus(world.entropy)", "EntropyBonus(0.0)"),
-        Edit("advantages are not whitened", recipes.ppo, "(world.gae, Whiten())", "(world.gae,)"),
+        Edit("no entropy bonus", recipes.ppo, "EntropyBonus(preset.entropy)", "EntropyBonus(0.0)"),
+        Edit("advantages are not whitened", recipes.ppo, "(preset.gae, Whiten())", "(preset.gae,)"),
         Edit("the critic learns advantages", recipes.ppo, "Td(Column(), ", 'Td(Column(name="advantage"), '),
     ),
 )

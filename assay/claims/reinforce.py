@@ -57,6 +57,6 @@ CLAIMS = Claims(
             "experience.mask,",
             "experience.mask * (experience.reward != 0),",
         ),
-        Edit("several updates a step", recipes.group_reinforce, "world.once", "world.reuse"),
+        Edit("several updates a step", recipes.group_reinforce, "preset.on_policy_source", "preset.minibatch_source"),
     ),
 )

@@ -56,6 +56,6 @@ CLAIMS = Claims(
         Edit("no price for no answer", with_rewards, "closed=-0.5", "closed=0.0"),
         Edit("effort is paid for right answers alone", with_rewards, "Weighted(of, effort)",
              "Weighted(Gated(Verifier(), of), effort)"),
-        Edit("search without a verifier", search, "world, verifier, effort", "world, 0.0, effort"),
+        Edit("search without a verifier", search, "preset, verifier, effort", "preset, 0.0, effort"),
     ),
 )

@@ -83,6 +83,6 @@ CLAIMS = Claims(
              "step, number = (self.next[0] + self.schedule.lag, self.next[1])"),
         Edit("training is waited for", Virtual.learn, "self.is_training = True",
              "self.is_training, self.free = True, set()"),
-        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+        Edit("one epoch", recipes.ppo, "source=preset.minibatch_source", "source=preset.on_policy_source"),
     ),
 )

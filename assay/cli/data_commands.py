@@ -16,7 +16,7 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.core.spaces import Box
 from assay.datasets import files, made
-from assay.recipes.defaults import Defaults
+from assay.recipes.presets import Preset
 from assay.report.datasets import print_datasets
 from assay.runs import catalogue
 from assay.runs.checks import checked_seed
@@ -44,7 +44,7 @@ def task_of(addresses: Sequence[str]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def chosen(recipe: Recipe, world: Defaults) -> Recipe:
+def chosen(recipe: Recipe, world: Preset) -> Recipe:
     """Returns the recipe as it is: it was chosen by name already."""
     return recipe
 

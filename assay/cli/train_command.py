@@ -16,7 +16,7 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
 from assay.report import tables
-from assay.runs import catalogue
+from assay.runs import catalogue, hardware
 from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
 from assay.runs.distributed.ranks import followed
@@ -59,8 +59,8 @@ def train(options: argparse.Namespace) -> int:
         raise AssayError(
             f"{base} holds one run, and --seeds {options.seeds} needs a folder of several. Use another --out."
         )
-    folders = [base / f"seed-{plan.seed}" if len(plans) > 1 else base for plan in plans]
-    workers = parallel_seeds(options, len(plans))
+    folders = [seed_folder(base, plan.seed, len(plans) > 1) for plan in plans]
+    workers = parallel_seeds(options, plans[0].placement, len(plans))
     if workers > 1:
         pairs = zip(plans, folders, strict=True)
         jobs = [Job(name, task, plan.seed, folder, name, {**chosen, "evaluations": None}) for plan, folder in pairs]
@@ -78,9 +78,22 @@ def default_task(name: str) -> str:
 
 
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of `make_plan` that the options name."""
-    where = parsed_group(PlacementOptions, vars(options))
-    return plan_arguments(options) | {"placement": Placement(**vars(where))}
+    """Returns the arguments of `make_plan` that the options name, and defaults of hardware where they name none."""
+    named, arguments = vars(options), plan_arguments(options)
+    where, arguments["options"] = hardware.chosen(
+        options.model,
+        arguments["options"],
+        arguments["settings"],
+        Placement(**vars(parsed_group(PlacementOptions, named))),
+        device=named.get("device"),
+        compiled=named.get("compiled"),
+    )
+    return arguments | {"placement": where}
+
+
+def seed_folder(base: Path, seed: int, several: bool) -> Path:
+    """Returns the run folder of one seed."""
+    return base / f"seed-{seed}" if several else base
 
 
 def print_runs(runs: Sequence[Run], base: Path, options: argparse.Namespace) -> int:
@@ -93,14 +106,14 @@ def print_runs(runs: Sequence[Run], base: Path, options: argparse.Namespace) -> 
 
 
 # ---------------------------------------------------------------------------------------------------- several seeds
-def parallel_seeds(options: argparse.Namespace, seeds: int) -> int:
+def parallel_seeds(options: argparse.Namespace, where: Placement, seeds: int) -> int:
     """Returns how many seeds train at once: as asked, else one per core, or in turn on a GPU, with ranks or sinks."""
     if options.jobs is not None and options.jobs < 1:
         raise AssayError(f"--jobs is {options.jobs}. Use at least 1.")
-    alone = options.device != "cpu" or options.tensorboard or bool(options.wandb) or options.ranks > 1
+    alone = where.is_on_gpu or options.tensorboard or bool(options.wandb) or options.ranks > 1
     if alone and (options.jobs or 1) > 1:
-        where = "on a GPU, with --ranks, --tensorboard or --wandb"
-        raise AssayError(f"--jobs is {options.jobs}. Seeds {where}, train in turn.")
+        when = "on a GPU, with --ranks, --tensorboard or --wandb"
+        raise AssayError(f"--jobs is {options.jobs}. Seeds {when}, train in turn.")
     return min(seeds, options.jobs or (1 if alone else os.cpu_count() or 1))
 
 

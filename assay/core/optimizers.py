@@ -87,7 +87,6 @@ class Traced(Optimizer):
 
     @property
     def learning_rate(self) -> float | Schedule:
-        """The learning rate of the inner optimizer."""
         return self.inner.learning_rate
 
     @property
@@ -96,7 +95,6 @@ class Traced(Optimizer):
         return self.inner.is_elementwise
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """Returns zero traces and the inner optimizer's state."""
         return {"trace": [torch.zeros_like(each) for each in values], "inner": self.inner.init(values)}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
@@ -127,7 +125,6 @@ class ObGD(Optimizer):
     clip_norm: ClassVar[float] = 0.0
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Takes one bounded step, in place."""
         delta, decisions = total(sums, "td_error")
         length = sum(float(each.abs().sum()) for each in gradients)
         if not length or not delta:
@@ -148,7 +145,6 @@ class Descent(Optimizer):
     clip_norm: float = 0.0
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Takes one step, in place."""
         for value, gradient in zip(values, gradients, strict=True):
             value.sub_(gradient, alpha=number(self.learning_rate))
 
@@ -165,11 +161,9 @@ class Averaging(Optimizer):
     clip_norm: ClassVar[float] = 0.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """Returns a state with zero samples."""
         return {"samples": 0.0}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Updates the means, in place."""
         new = total(sums, "samples")[1]
         if not new:
             return

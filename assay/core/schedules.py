@@ -18,7 +18,6 @@ class Linear(Schedule):
     share: float = 1.0
 
     def at(self, progress: Progress) -> float:
-        """Returns its current value."""
         done = min(1.0, progress.fraction / self.share)
         return self.start + (self.end - self.start) * done
 
@@ -44,7 +43,6 @@ class Delayed(Schedule):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"value": 1.0},)
 
     def at(self, progress: Progress) -> float:
-        """Returns its current value."""
         return 0.0 if progress.fraction < self.share else self.value
 
 
@@ -57,7 +55,6 @@ class Scaled(Schedule):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"schedule": Delayed(1.0), "factor": 0.5},)
 
     def at(self, progress: Progress) -> float:
-        """Returns its current value."""
         return self.factor * self.schedule.at(progress)
 
 

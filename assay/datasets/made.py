@@ -42,7 +42,7 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.parts.sources.logged import NoisyExpert
-from assay.recipes.defaults import Defaults, defaults_of
+from assay.recipes.presets import Preset, preset_for
 from assay.version import __version__
 
 Tell = Callable[[int, int, float], None]
@@ -64,14 +64,14 @@ class Made(Protocol):
 class Agent:
     """The agent that generates the data: a recipe trained for `steps` (0: the recipe's own budget) from `seed`."""
 
-    recipe: Callable[[Defaults], Recipe]
+    recipe: Callable[[Preset], Recipe]
     steps: int = 0
     seed: int = 0
     evaluations: int = 20
 
     def facts(self, task: Task) -> dict[str, Any]:
         """Returns everything that determines its behaviour, as JSON."""
-        recipe = self.recipe(defaults_of(task))
+        recipe = self.recipe(preset_for(task))
         return {
             "recipe": describe(recipe),
             "steps": self.steps or recipe.steps,
@@ -152,7 +152,7 @@ def trained(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
 
 def train(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
     """Trains with the usual loop and keeps the experience; raises AssayError if the recipe has no rollout."""
-    facts, recipe = agent.facts(task), agent.recipe(defaults_of(task))
+    facts, recipe = agent.facts(task), agent.recipe(preset_for(task))
     if recipe.rollout is None:
         raise AssayError(f"recipe '{recipe.name}' gathers no experience. Use an agent that acts: ppo, sac")
     if recipe.before:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.slots import Sampled
 from assay.core.spaces import Vocabulary
 from assay.decoding.kernels import Changed
@@ -49,8 +50,15 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
 
 def pages_of(needed: int, room: int) -> int:
     """Returns the pages of a sampler: not more than are needed, because the update shares the memory; not more than
-    there is room for, because rows can wait. Warns of the second, since rows in other company have other last bits.
+    there is room for, because rows can wait. Warns of the second, since rows in other company have other last bits;
+    AssayError where only deterministic kernels are allowed.
     """
+    if room < needed and torch.are_deterministic_algorithms_enabled():
+        raise AssayError(
+            f"--deterministic: GPU memory is short, the sampler has room for {room:,} of {needed:,} pages, and what it "
+            "samples would depend on what else uses the GPU. Free memory, or use fewer --prompts or a smaller "
+            "--max-tokens"
+        )
     if room < needed:
         warnings.warn(
             f"GPU memory is short: the sampler has {max(8, room):,} of {needed:,} pages, so rows wait for one another. "

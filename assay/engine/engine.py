@@ -25,6 +25,7 @@ from assay.core.spaces import Spec
 from assay.engine import optimizer_shards as slices
 from assay.engine.batch_shards import ALONE, Ranks, cut, summed
 from assay.engine.batching import by_length, by_reach, whole_units
+from assay.engine.caches import keep_compiled
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.fsdp import Sharding, check_sharded, idle_passes
 from assay.engine.optimizer_shards import overwrite
@@ -44,6 +45,8 @@ class Engine:
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
+        if placement.compiled or placement.is_on_gpu:
+            keep_compiled()
         self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
         self.sliced: list[str] = []
         self.sharding: Sharding | None = None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.core.errors import AssayError
 from assay.ops.bfloat16 import lacks_bfloat16
 
 SMALL = 800_000
@@ -48,3 +49,36 @@ def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = F
     finally:
         torch.set_num_threads(before[0])
         torch.backends.mkldnn.enabled = before[1]
+
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+"""The variable of cuBLAS's scratch memory; it is read before the first product on a GPU."""
+UNREPEATABLE = "does not have a deterministic implementation"
+
+
+@contextmanager
+def repeatable(is_wanted: bool) -> Iterator[None]:
+    """Uses only kernels that give the same bits when they are run again, where that is wanted; restores it afterwards.
+
+    Concerned are attention's backward pass, sums over indices, and compiled reductions whose tiles would be chosen by
+    a clock. AssayError if something has no such kernel. Enter it before anything is computed on a GPU.
+    """
+    if not is_wanted:
+        yield
+        return
+    os.environ.setdefault(WORKSPACE, ":4096:8")
+    memory: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    # Filling is for finding reads of memory that was never written; it would cost a kernel for every tensor.
+    memory.fill_uninitialized_memory = False
+    try:
+        yield
+    except RuntimeError as error:
+        if UNREPEATABLE not in str(error):
+            raise
+        what = str(error).split(UNREPEATABLE)[0].strip()
+        raise AssayError(f"--deterministic: {what} has no deterministic kernel on this device. Remove it") from error
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        memory.fill_uninitialized_memory = before[1]

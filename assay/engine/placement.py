@@ -27,6 +27,8 @@ class Placement:
     `packed`: rows are concatenated without padding if the model supports it, and a group's shared prefix is computed
     once; `tokens` then counts packed tokens (None: on a GPU in half precision).
 
+    `deterministic`: only kernels that give the same bits when they are run again (see `machine.repeatable`).
+
     `shards`: a batch is sampled and learned in so many parts, a power of two; each part adds up in its own order, and
     parts are added as a fixed binary tree. It decides rounding, so it belongs to a run's settings. `ranks`: processes
     that share the parts; it divides `shards` and changes no bit. `sharded`: layers of trained models are split among
@@ -43,6 +45,7 @@ class Placement:
     shards: int = 1
     ranks: int = 1
     sharded: bool = False
+    deterministic: bool = False
 
     @property
     def is_on_gpu(self) -> bool:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, CreditWeight, Defaults, Experience, Method, Recipe, groups, recipes
+from assay.method import LANGUAGE, CreditWeight, Preset, Experience, Method, Recipe, groups, recipes
 from assay.parts import BySign, Reweigh
 
 EPSILON = 1e-6
@@ -46,14 +46,14 @@ class BreakSymmetry(CreditWeight):
         return weight_B.unsqueeze(1) * torch.where(advantage_BT > 0, damped, 1.0)
 
 
-def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = BreakSymmetry()) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = BreakSymmetry()) -> Recipe:
+    base = recipes.grpo(preset)
     return replace(base, name="a-grae", credit=(*base.credit, Reweigh(rule)))
 
 
-def halved(world: Defaults = LANGUAGE) -> Recipe:
+def halved(preset: Preset = LANGUAGE) -> Recipe:
     """Right answers count half, whatever the batch."""
-    return recipe(world, BySign(0.5, 1.0))
+    return recipe(preset, BySign(0.5, 1.0))
 
 
 METHOD = Method(

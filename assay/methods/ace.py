@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from assay.method import LANGUAGE, Copy, CreditWeight, Defaults, Experience, Method, Need, Recipe, groups, recipes
+from assay.method import LANGUAGE, Copy, CreditWeight, Preset, Experience, Method, Need, Recipe, groups, recipes
 from assay.parts import BySign, Reweigh
 
 
@@ -40,15 +40,15 @@ class ConfidencePenalty(CreditWeight):
         return torch.where(advantage_BT < 0, 1.0 + self.alpha * softplus(confidence).unsqueeze(1), 1.0)
 
 
-def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = ConfidencePenalty()) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = ConfidencePenalty()) -> Recipe:
+    base = recipes.grpo(preset)
     weighed = (*base.credit, Reweigh(rule))
     return replace(base, name="ace", credit=weighed, copies={"reference": Copy(of="actor")})
 
 
-def constant(world: Defaults = LANGUAGE) -> Recipe:
+def constant(preset: Preset = LANGUAGE) -> Recipe:
     """The same factor 1 + log 2 for every wrong answer."""
-    return replace(recipe(world, BySign(1.0, 1.0 + math.log(2.0))), copies={})
+    return replace(recipe(preset, BySign(1.0, 1.0 + math.log(2.0))), copies={})
 
 
 METHOD = Method(

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Credit, Defaults, Experience, GameTask, Method, Recipe, Scene, Stage
+from assay.method import LANGUAGE, AssayError, Credit, Preset, Experience, GameTask, Method, Recipe, Scene, Stage
 from assay.method import State, groups, recipes, returns
 from assay.parts import EntropyBonus, NoTrust, PolicyGradient, Whiten
 
@@ -140,12 +140,12 @@ class AlignAdvantages(Credit):
         return torch.stack(held, 1)
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
     """Returns self-play with aligned group advantages, one on-policy step."""
     loss, bonus = (PolicyGradient(trust=NoTrust()),), (EntropyBonus(0.02),)
-    stage = Stage("policy", ("actor",), loss, bonus, optimizer=world.optimizer)
+    stage = Stage("policy", ("actor",), loss, bonus, optimizer=preset.optimizer)
     credit = (LeaveOneOutToGo(discount), AlignAdvantages(beta, discount), Whiten(centre=False))
-    return replace(recipes.rloo(world), name="advantage-alignment-llm", credit=credit, stages=(stage,))
+    return replace(recipes.rloo(preset), name="advantage-alignment-llm", credit=credit, stages=(stage,))
 
 
 METHOD = Method(

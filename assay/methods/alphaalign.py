@@ -10,7 +10,7 @@ without drowning the safety term; floored, it never makes an answer worse than a
 import re
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, Reward, Verifier, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, Reward, Verifier, recipes
 from assay.parts import ByLabel, Matches, Product, StandardisedInGroup, Weighted, WeightedSum
 
 FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")
@@ -37,16 +37,16 @@ def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) ->
 
 
 def recipe(
-    world: Defaults = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
+    preset: Preset = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
 ) -> Recipe:
-    base = replace(recipes.ppo(world), name="alphaalign", rollout=world.episodes)
+    base = replace(recipes.ppo(preset), name="alphaalign", rollout=preset.group_rollout)
     return with_help(base, form, refusal, StandardisedInGroup(helpfulness, floor=0.0))
 
 
 METHOD = Method(
     paper="arXiv:2507.14987",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="refusing",
     family="safe",
     base=recipes.ppo,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from assay.method import EVERY, LANGUAGE, Choice, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier
+from assay.method import EVERY, LANGUAGE, Choice, Preset, Experience, Method, Recipe, Reward, Scene, State, Verifier
 from assay.method import groups, recipes
 from assay.parts import OutcomeJudge, PairwiseJudge
 
@@ -162,19 +162,19 @@ class JudgedAlone(Reward):
         return replace(experience, reward=reward)
 
 
-def recipe(world: Defaults = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
-    return replace(recipes.grpo(world), name="arenarl", rewards=(Verifier(), Arena(judge)))
+def recipe(preset: Preset = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
+    return replace(recipes.grpo(preset), name="arenarl", rewards=(Verifier(), Arena(judge)))
 
 
-def round_robin(world: Defaults = LANGUAGE) -> Recipe:
+def round_robin(preset: Preset = LANGUAGE) -> Recipe:
     """Returns arenarl with a round robin instead of the knock-out."""
-    return replace(recipes.grpo(world), rewards=(Verifier(), Arena(topology=RoundRobin())))
+    return replace(recipes.grpo(preset), rewards=(Verifier(), Arena(topology=RoundRobin())))
 
 
 METHOD = Method(
     paper="arXiv:2601.06487",
     recipe=recipe,
-    worlds=EVERY,
+    presets=EVERY,
     default_task="sorting-5",
     family="preference",
     base=recipes.grpo,

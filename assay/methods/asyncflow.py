@@ -10,12 +10,12 @@ neither fault.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
     """Returns grpo: the ratio to the policy that sampled is what makes older rows usable."""
-    return replace(recipes.grpo(world), name="asyncflow")
+    return replace(recipes.grpo(preset), name="asyncflow")
 
 
 METHOD = Method(

@@ -10,7 +10,7 @@ from assay.method import CONTINUOUS, CONTROL, TABLE, Method, recipes
 METHOD = Method(
     paper="Pomerleau 1988",
     recipe=recipes.bc,
-    worlds=(CONTROL, CONTINUOUS, TABLE),
+    presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="cartpole",
     family="imitation",
     base=recipes.sft,

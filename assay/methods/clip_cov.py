@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Credit, Defaults, Draw, Experience, Method, Prepare, Recipe, Scene, State, random
+from assay.method import LANGUAGE, Credit, Preset, Draw, Experience, Method, Prepare, Recipe, Scene, State, random
 from assay.method import recipes, smallest, with_policy, with_regularizers
 from assay.parts import NEVER, KlWhereHeld, PolicyGradient, SequenceMean, Unclipped
 
@@ -97,13 +97,13 @@ class HoldHighCovariance(Prepare):
 SHARE = 0.01
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    base = recipes.grpo(preset)
     return replace(base, name="clip-cov", credit=(*base.credit, DropHighCovariance(SHARE)))
 
 
-def kl_cov(world: Defaults = LANGUAGE) -> Recipe:
-    base, sequences = recipes.grpo(world), SequenceMean()
+def kl_cov(preset: Preset = LANGUAGE) -> Recipe:
+    base, sequences = recipes.grpo(preset), SequenceMean()
     held = replace(base, credit=(*base.credit, HoldHighCovariance(SHARE)))
     plain = with_policy(held, "kl-cov", PolicyGradient(trust=Unclipped(), aggregate=sequences))
     return with_regularizers(plain, KlWhereHeld(aggregate=sequences))

@@ -8,20 +8,20 @@ policy, because at its minimum, pi_ref exp(R / beta) / Z, all y have the same d.
 
 from dataclasses import replace
 
-from assay.method import EVERY, LANGUAGE, PREFERENCES, Defaults, Method, Recipe, Stage, recipes
+from assay.method import EVERY, LANGUAGE, PREFERENCES, Preset, Method, Recipe, Stage, recipes
 from assay.parts import RegressLogRatio
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, beta: float = 0.1) -> Recipe:
     objective = RegressLogRatio(beta)
-    stage = Stage("pairs", trains=("actor",), objective=(objective,), optimizer=world.optimizer)
-    return replace(recipes.dpo(world), name="copg", credit=(), stages=(stage,))
+    stage = Stage("pairs", trains=("actor",), objective=(objective,), optimizer=preset.optimizer)
+    return replace(recipes.dpo(preset), name="copg", credit=(), stages=(stage,))
 
 
 METHOD = Method(
     paper="arXiv:2406.19185",
     recipe=recipe,
-    worlds=(*EVERY, PREFERENCES),
+    presets=(*EVERY, PREFERENCES),
     default_task="addition",
     family="preference",
     base=recipes.dpo,

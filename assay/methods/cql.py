@@ -11,7 +11,7 @@ Axes: B sequences, T decisions.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import CONTINUOUS, CONTROL, CriticLoss, Defaults, Experience, Loss, Method, Recipe, View, cql
+from assay.method import CONTINUOUS, CONTROL, CriticLoss, Preset, Experience, Loss, Method, Recipe, View, cql
 from assay.method import model_name, recipes
 from assay.models import Temperature
 from assay.parts import Conservative, ConservativeChoices, Log, OverTransitions
@@ -39,10 +39,10 @@ class HeldGap(OverTransitions, CriticLoss):
         return Loss(loss, decisions, metrics)
 
 
-def cql_lagrange(world: Defaults = CONTINUOUS, log: Log | None = None, threshold: float = 5.0) -> Recipe:
+def cql_lagrange(preset: Preset = CONTINUOUS, log: Log | None = None, threshold: float = 5.0) -> Recipe:
     """CQL whose weight is a Lagrange multiplier that holds the gap at the threshold."""
-    base = cql(world, log)
-    penalty = ConservativeChoices(1.0) if world.discrete else Conservative(1.0)
+    base = cql(preset, log)
+    penalty = ConservativeChoices(1.0) if preset.discrete else Conservative(1.0)
     first = base.stages[0]
     both = (first.critic[0], HeldGap(penalty, threshold, "multiplier"))
     held = replace(first, trains=(*first.trains, "multiplier"), critic=both)
@@ -50,15 +50,15 @@ def cql_lagrange(world: Defaults = CONTINUOUS, log: Log | None = None, threshold
     return replace(base, name="cql-lagrange", critics=critics, stages=(held, *base.stages[1:]))
 
 
-def without_penalty(world: Defaults = CONTROL) -> Recipe:
+def without_penalty(preset: Preset = CONTROL) -> Recipe:
     """Returns the recipe without the penalty: double DQN for discrete actions, SAC for continuous ones."""
-    return recipes.dqn(world) if world.discrete else recipes.sac(world)
+    return recipes.dqn(preset) if preset.discrete else recipes.sac(preset)
 
 
 METHOD = Method(
     paper="arXiv:2006.04779",
     recipe=cql,
-    worlds=(CONTROL, CONTINUOUS),
+    presets=(CONTROL, CONTINUOUS),
     default_task="cartpole",
     family="offline",
     base=without_penalty,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Decodes, Defaults, Experience, Method, Recipe, ResumableTask
+from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Decodes, Preset, Experience, Method, Recipe, ResumableTask
 from assay.method import Rollout, Scene, Stage, State, Vocabulary, Wrapper, concatenate, has_turns, most_decisions
 from assay.method import recipes, text
 from assay.parts import DualClip, PolicyGradient, SequenceMean, group_rows
@@ -176,12 +176,12 @@ def carried(one: Experience, carry: int) -> Experience:
     return replace(begun, source=None).add({"answer": begun.mask, "elapsed": one.column("elapsed")})
 
 
-def recipe(world: Defaults = LANGUAGE, chunk: int = 0, carry: int = -1) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, chunk: int = 0, carry: int = -1) -> Recipe:
     """Returns GRPO on chunked episodes; 0 and -1 derive the sizes from the task's limit."""
-    base = recipes.grpo(world)
+    base = recipes.grpo(preset)
     assert base.rollout is not None
     objective = PolicyGradient(trust=DualClip(0.2, 0.26, 3.0), aggregate=SequenceMean())
-    stage = Stage("policy", ("actor",), (objective,), optimizer=world.optimizer)
+    stage = Stage("policy", ("actor",), (objective,), optimizer=preset.optimizer)
     rollout = Chunks(base.rollout.num_starts, chunk=chunk, carry=carry)
     return replace(base, name="delethink", rollout=rollout, stages=(stage,))
 
@@ -189,7 +189,7 @@ def recipe(world: Defaults = LANGUAGE, chunk: int = 0, carry: int = -1) -> Recip
 METHOD = Method(
     paper="arXiv:2510.06557",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="long context",
     base=recipes.grpo,
     departures=("the verifier reads all chunks of an episode, not only the last window; answers are short here",

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Copy, Defaults, Experience, Loss, Method, Need, Objective, Phase, Prepare, Recipe
+from assay.method import LANGUAGE, Copy, Preset, Experience, Loss, Method, Need, Objective, Phase, Prepare, Recipe
 from assay.method import Scene, Stage, State, View, recipes
 from assay.parts import Column, Logistic, OfState, RegressLogRatio, RewardToGo, SegmentGae, SequenceMean, Spans, Td
 
@@ -72,27 +72,27 @@ def in_segments(value_BT: Tensor, batch: Experience) -> Tensor:
     return value_BT.new_zeros(len(value_BT), num).scatter_add(1, segment, value_BT)
 
 
-def critic(world: Defaults = LANGUAGE) -> Recipe:
+def critic(preset: Preset = LANGUAGE) -> Recipe:
     """The first phase: the start's own answers, whose outcome is the label of each of their states."""
     loss = Td(Column("return"), Logistic(), OfState("value"), SequenceMean())
-    stage = Stage("value", trains=("value",), critic=(loss,), optimizer=world.optimizer)
-    base = replace(recipes.group_reinforce(world), name="success", credit=(RewardToGo(),))
-    return replace(base, stages=(stage,), critics={"value": world.value})
+    stage = Stage("value", trains=("value",), critic=(loss,), optimizer=preset.optimizer)
+    base = replace(recipes.group_reinforce(preset), name="success", credit=(RewardToGo(),))
+    return replace(base, stages=(stage,), critics={"value": preset.value})
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 0.5, length: int = 5, critic_steps: int = 100) -> Recipe:
-    stage = Stage("steps", trains=("actor",), objective=(RegressSteps(beta),), optimizer=world.optimizer)
-    first = Phase("critic", critic(world), critic_steps, hands={"actor": "actor", "value": "value"})
+def recipe(preset: Preset = LANGUAGE, beta: float = 0.5, length: int = 5, critic_steps: int = 100) -> Recipe:
+    stage = Stage("steps", trains=("actor",), objective=(RegressSteps(beta),), optimizer=preset.optimizer)
+    first = Phase("critic", critic(preset), critic_steps, hands={"actor": "actor", "value": "value"})
     return replace(
-        recipes.group_reinforce(world), name="direct-advantage-po", copies={"reference": Copy(of="actor")},
-        behaviour="reference", critics={"value": world.value}, before=(first,), stages=(stage,),
+        recipes.group_reinforce(preset), name="direct-advantage-po", copies={"reference": Copy(of="actor")},
+        behaviour="reference", critics={"value": preset.value}, before=(first,), stages=(stage,),
         credit=(AsProbability(), Spans(length), SegmentGae(1.0, 0.0)),
     )  # fmt: skip
 
 
-def of_answers(world: Defaults = LANGUAGE, beta: float = 0.5) -> Recipe:
+def of_answers(preset: Preset = LANGUAGE, beta: float = 0.5) -> Recipe:
     """Whole answers and centred outcomes of as many samples, without a critic."""
-    ours = recipe(world)
+    ours = recipe(preset)
     stage = replace(ours.stages[0], objective=(RegressLogRatio(beta, pairs=False),))
     steps = ours.steps + ours.before[0].steps
     return replace(ours, name="of-answers", stages=(stage,), credit=(), critics={}, before=(), steps=steps)
@@ -101,7 +101,7 @@ def of_answers(world: Defaults = LANGUAGE, beta: float = 0.5) -> Recipe:
 METHOD = Method(
     paper="arXiv:2412.18279",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="scratch",
     family="credit assignment",
     base=recipes.group_reinforce,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Defaults, Experience, Loss
+from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Preset, Experience, Loss
 from assay.method import Method, Need, Origin, Phase, PromptedTask, Recipe, Regularizer, Scene, Source, State, View
 from assay.method import concatenate, groups, k2, random, recipes
 from assay.parts import PLAIN, Clip, FreshSequences, InOrder, KlToReference, PolicyGradient, TokenMean, Weighed
@@ -238,28 +238,28 @@ def zeros(column: torch.Tensor, num_rows: int) -> torch.Tensor:
     return column.new_zeros(num_rows, *column.shape[1:])
 
 
-def start(world: Defaults, tries: int = 4, least: float = 1.0) -> Phase:
+def start(preset: Preset, tries: int = 4, least: float = 1.0) -> Phase:
     """Returns the phase that samples the start: `tries` answers for the split, one to store."""
-    sampled = replace(recipes.grpo(world), name="dph-rl-start", stages=(), credit=(), source=Remembered(tries, least))
+    sampled = replace(recipes.grpo(preset), name="dph-rl-start", stages=(), credit=(), source=Remembered(tries, least))
     return Phase("start", sampled.set("group_size", tries + 1), steps=8, data={"sources.0": HANDED})
 
 
-def recipe(world: Defaults = LANGUAGE, f: Callable[[Tensor], Tensor] = forward_kl, eta: float = 0.02) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, f: Callable[[Tensor], Tensor] = forward_kl, eta: float = 0.02) -> Recipe:
+    base = recipes.grpo(preset)
     own = PolicyGradient(trust=Clip(0.2, 0.28), aggregate=OfOrigin())
     stage = replace(base.stages[0], objective=(own,), regularizers=(CoveringDivergence(eta, f),))
     rehearsed = replace(base, name="dph-rl", source=Rehearsed(base.source), stages=(stage,), curriculum=Unsolved())
-    return replace(rehearsed, before=(start(world),))
+    return replace(rehearsed, before=(start(preset),))
 
 
-def js(world: Defaults = LANGUAGE) -> Recipe:
+def js(preset: Preset = LANGUAGE) -> Recipe:
     """Jensen-Shannon divergence."""
-    return recipe(world, jensen_shannon, 0.1)
+    return recipe(preset, jensen_shannon, 0.1)
 
 
-def reverse(world: Defaults = LANGUAGE, eta: float = 0.02) -> Recipe:
+def reverse(preset: Preset = LANGUAGE, eta: float = 0.02) -> Recipe:
     """The rival: grpo on all prompts with the reverse KL on the policy's own samples."""
-    base = recipes.grpo(world)
+    base = recipes.grpo(preset)
     stage = replace(base.stages[0], regularizers=(KlToReference(eta, k2),))
     return replace(base, name="reverse-kl", stages=(stage,), copies={"reference": Copy(of="actor")})
 
@@ -267,7 +267,7 @@ def reverse(world: Defaults = LANGUAGE, eta: float = 0.02) -> Recipe:
 METHOD = Method(
     paper="arXiv:2509.07430",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="policy gradient",
     base=recipes.grpo,
     variants={"js": js, "reverse-kl": reverse},

@@ -11,7 +11,7 @@ from assay.method import EVERY, PREFERENCES, Method, recipes
 METHOD = Method(
     paper="arXiv:2305.18290",
     recipe=recipes.dpo,
-    worlds=(*EVERY, PREFERENCES),
+    presets=(*EVERY, PREFERENCES),
     family="preference",
     departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
 )

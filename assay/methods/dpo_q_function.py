@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import EVERY, LANGUAGE, PREFERENCES, AssayError, Credit, Decodes, Defaults, Experience, Method, Need
+from assay.method import EVERY, LANGUAGE, PREFERENCES, AssayError, Credit, Decodes, Preset, Experience, Method, Need
 from assay.method import Recipe, Scene, State, Vocabulary, Wrapper, recipes
 
 NEVER = -1e9
@@ -133,17 +133,17 @@ class ImplicitReward(Credit):
         return experience.add({"advantage": self.beta * log_ratio})
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 0.1, width: int = 5) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, beta: float = 0.1, width: int = 5) -> Recipe:
     """Returns dpo with the credit of each token, evaluated and exported with a beam where answers are written."""
-    wrapper = Beam(width) if world.tokens and not world.paired else None
+    wrapper = Beam(width) if preset.tokens and not preset.paired else None
     credit = (*recipes.dpo().credit, ImplicitReward(beta))
-    return replace(recipes.dpo(world, beta), name="dpo-q-function", credit=credit, wrapper=wrapper)
+    return replace(recipes.dpo(preset, beta), name="dpo-q-function", credit=credit, wrapper=wrapper)
 
 
 METHOD = Method(
     paper="arXiv:2404.12358",
     recipe=recipe,
-    worlds=(*EVERY, PREFERENCES),
+    presets=(*EVERY, PREFERENCES),
     default_task="sorting-5",
     family="preference",
     base=recipes.dpo,

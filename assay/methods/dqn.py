@@ -10,7 +10,7 @@ from assay.method import CONTROL, Method, recipes
 METHOD = Method(
     paper="arXiv:1509.06461",
     recipe=recipes.dqn,
-    worlds=(CONTROL,),
+    presets=(CONTROL,),
     default_task="cartpole",
     family="value-based",
     aliases=("double-dqn",),

@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Defaults, Experience, Method, Prepare, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Preset, Experience, Method, Prepare, Recipe, Scene, State, groups, recipes
 from assay.method import with_regularizers
 from assay.parts import MaskedEntropy
 
@@ -71,8 +71,8 @@ class Distinct(Prepare):
         return replace(experience, reward=experience.reward + paid).add({"entropy_weight": weight})
 
 
-def recipe(world: Defaults = LANGUAGE, bonus: float = 0.001, entropy: float = 0.001) -> Recipe:
-    base = recipes.grpo(world).set("trust.high", 0.28).set("scale.epsilon", 1e-6)
+def recipe(preset: Preset = LANGUAGE, bonus: float = 0.001, entropy: float = 0.001) -> Recipe:
+    base = recipes.grpo(preset).set("trust.high", 0.28).set("scale.epsilon", 1e-6)
     distinct = replace(base, name="dsdr", credit=(Distinct(bonus), *base.credit))
     return with_regularizers(distinct, MaskedEntropy(entropy, mass=None, peak=0.0))
 
@@ -80,7 +80,7 @@ def recipe(world: Defaults = LANGUAGE, bonus: float = 0.001, entropy: float = 0.
 METHOD = Method(
     paper="arXiv:2602.19895",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="policy gradient",
     base=recipes.grpo,
     variants={"dsdr-bonus": partial(recipe, entropy=0.0), "dsdr-entropy": partial(recipe, bonus=0.0)},

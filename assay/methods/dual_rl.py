@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, Adam, Choice, Copy, CriticLoss, Defaults, Experience, Loss, Method
+from assay.method import CONTINUOUS, CONTROL, TABLE, Adam, Choice, Copy, CriticLoss, Preset, Experience, Loss, Method
 from assay.method import Origin, Prediction, Recipe, Regressed, Regression, Stage, View, model_name, recipes
 from assay.models import ActionValue
 from assay.parts import AdvantageRegression, Log, Logged, NextValue, OfState, OverTransitions, RecordedAction, Td
@@ -114,18 +114,18 @@ XQL = ImplicitMaximum(ReverseKl(), level=0.5, clip=7.0)
 """Gumbel regression with its authors' bound."""
 
 
-def f_dvl(world: Defaults = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), reward_scale: float = 1.0) -> Recipe:
+def f_dvl(preset: Preset = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), reward_scale: float = 1.0) -> Recipe:
     """f-DVL (arXiv:2302.08560): an implicit maximum of Q, one-step targets, advantage-weighted regression.
 
     `reward_scale` multiplies rewards and everything in reward units: inverse temperature, and the step size of tables.
     """
-    settings = world.offline
-    critic = Adam(0.05 * reward_scale, clip_norm=0.0) if world.tabular else settings.optimizer
+    settings = preset.offline
+    critic = Adam(0.05 * reward_scale, clip_norm=0.0) if preset.tabular else settings.optimizer
     return Recipe(
         name="dual-rl",
-        actor=world.actor,
-        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
-        copies={"q_target": Copy(of="q", rate=0.05 if world.tabular else 0.005)},
+        actor=preset.actor,
+        critics={"value": preset.value, "q": replace(preset.value, head=ActionValue())},
+        copies={"q_target": Copy(of="q", rate=0.05 if preset.tabular else 0.005)},
         source=Logged((Log(reward_scale=reward_scale),), settings.batch, settings.updates),
         stages=(
             Stage("value", trains=("value",), critic=(Td(RecordedAction(), maximum, OfState()),), optimizer=critic),
@@ -141,9 +141,9 @@ def shown(num: int) -> Log:
     return Log(num, noise=0.0, first=10_000, origin=int(Origin.TEACHER))
 
 
-def recoil(world: Defaults = CONTROL, expert: int = 1, others: int = 50) -> Recipe:
+def recoil(preset: Preset = CONTROL, expert: int = 1, others: int = 50) -> Recipe:
     """ReCOIL (arXiv:2302.08560): f-DVL with a critic that matches mixtures of expert and other data; no rewards."""
-    base = f_dvl(world)
+    base = f_dvl(preset)
     stages = (*base.stages[:2], replace(base.stages[2], critic=(MatchMixture(),)))
     return replace(base, name="recoil", source=Logged((Log(others), shown(expert))), stages=stages)
 
@@ -151,7 +151,7 @@ def recoil(world: Defaults = CONTROL, expert: int = 1, others: int = 50) -> Reci
 METHOD = Method(
     paper="arXiv:2302.08560",
     recipe=f_dvl,
-    worlds=(CONTROL, CONTINUOUS, TABLE),
+    presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="gridworld",
     family="offline",
     base=recipes.iql,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay.method import LANGUAGE, AssayError, Curriculum, Defaults, Experience, Method, Recipe, Scene, SourcedTask
+from assay.method import LANGUAGE, AssayError, Curriculum, Preset, Experience, Method, Recipe, Scene, SourcedTask
 from assay.method import State, Task, random, recipes
 
 
@@ -82,14 +82,14 @@ def with_sources(task: Task) -> SourcedTask:
     return task
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    return replace(recipes.grpo(world), name="dump", curriculum=SourceBandit())
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    return replace(recipes.grpo(preset), name="dump", curriculum=SourceBandit())
 
 
 METHOD = Method(
     paper="arXiv:2504.09710",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="sorting-3-to-8",
     family="curriculum",
     base=recipes.grpo,

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes, with_regularizers
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_regularizers
 from assay.parts import CountModes, KlToReference
 
 FORMATS = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*", "text": r".*\w.*"}
 """The paper's three: a Python function, code between tags, and text; `other` is what has no word."""
 
 
-def recipe(world: Defaults = LANGUAGE, kl: float = 0.0, modes: Mapping[str, str] = FORMATS) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, kl: float = 0.0, modes: Mapping[str, str] = FORMATS) -> Recipe:
+    base = recipes.grpo(preset)
     counted = replace(base, name="echo-chamber", credit=(CountModes(modes), *base.credit))
     return with_regularizers(counted, KlToReference(kl)) if kl else counted
 
@@ -29,7 +29,7 @@ ANCHORED = partial(recipe, kl=0.01)
 METHOD = Method(
     paper="arXiv:2504.07912",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="formats",
     family="policy gradient",
     base=recipes.grpo,

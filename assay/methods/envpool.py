@@ -9,12 +9,12 @@ the same number of steps, and the stream of each equals its serial replay: the n
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Defaults, Method, Recipe, recipes
+from assay.method import CONTROL, Preset, Method, Recipe, recipes
 
 
-def recipe(world: Defaults = CONTROL) -> Recipe:
+def recipe(preset: Preset = CONTROL) -> Recipe:
     """Returns ppo: how its environments are stepped is an option of the run."""
-    return replace(recipes.ppo(world), name="envpool")
+    return replace(recipes.ppo(preset), name="envpool")
 
 
 METHOD = Method(

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Defaults, Experience, Loss, Method, Prepare, Recipe, Scene, State, View, groups
+from assay.method import LANGUAGE, Preset, Experience, Loss, Method, Prepare, Recipe, Scene, State, View, groups
 from assay.method import recipes, with_policy
 from assay.parts import PolicyGradient, SequenceMean, bounded_ratio, ratio_metrics
 
@@ -71,9 +71,9 @@ class ElasticGradient(PolicyGradient):
 
 
 def recipe(
-    world: Defaults = LANGUAGE, advantage: float = 0.5, variance: float = 0.5, *, centred: bool = False
+    preset: Preset = LANGUAGE, advantage: float = 0.5, variance: float = 0.5, *, centred: bool = False
 ) -> Recipe:
-    base = recipes.grpo(world)
+    base = recipes.grpo(preset)
     room = ElasticRange(by_advantage=advantage, by_variance=variance, centred=centred)
     return with_policy(replace(base, credit=(*base.credit, room)), "etr", ElasticGradient(aggregate=SequenceMean()))
 

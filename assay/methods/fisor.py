@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Copy, Defaults, Draw, Experience
+from assay.method import CONTINUOUS, ActorHead, Adam, AssayError, Body, Box, Context, Copy, Preset, Draw, Experience
 from assay.method import Method, Need, Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper, model_name
 from assay.method import normal_sample, random, recipes
 from assay.models import ActionValue, Critic, OfPaths, PathPolicy, Perceptron, Policy, Timed, feature_size, features
@@ -250,7 +250,7 @@ def least_harm(level: float = 0.98) -> Td:
     return Td(RecordedAction("harm_q_target", largest=True), Expectile(1.0 - level), OfState("harm"))
 
 
-def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
+def fisor(preset: Preset = CONTINUOUS, num: int = 16) -> Recipe:
     """FISOR (arXiv:2401.10700): three independent losses, no multiplier; takes the safest of `num` candidates."""
     body = Perceptron((128, 128))
     value, q = Critic(body), Critic(body, ActionValue())
@@ -277,9 +277,9 @@ def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
     )
 
 
-def cloned_diffusion(world: Defaults = CONTINUOUS) -> Recipe:
+def cloned_diffusion(preset: Preset = CONTINUOUS) -> Recipe:
     """Returns unweighted cloning of the same data by the same actor, one candidate."""
-    base = fisor(world)
+    base = fisor(preset)
     actor = replace(base.stages[0], objective=(Denoising(Alike()),))
     copies = {"average": base.copies["average"]}
     return replace(base, name="cloned", critics={}, copies=copies, stages=(actor,), wrapper=None)
@@ -288,7 +288,7 @@ def cloned_diffusion(world: Defaults = CONTINUOUS) -> Recipe:
 METHOD = Method(
     paper="arXiv:2401.10700",
     recipe=fisor,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="steered-hazards",
     family="safe",
     base=recipes.iql,

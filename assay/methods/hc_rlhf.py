@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, EVERY, Annotation, Certificate, Certified, Choice, Defaults, Experience, Method, Need
+from assay.method import CONTROL, EVERY, Annotation, Certificate, Certified, Choice, Preset, Experience, Method, Need
 from assay.method import Recipe, Reward, constrained, groups, recipes
 from assay.parts import Ascent, CostCredit, LengthCost, Multiplier, TaskCost, channel_of
 from assay.statistics.student import student_quantile
@@ -168,16 +168,16 @@ def pessimistic(
     return Multiplier(test.limit, Ascent(rate), Pessimistic(test, now, later), channel=test.channel)
 
 
-def recipe(world: Defaults = CONTROL, test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0,
+def recipe(preset: Preset = CONTROL, test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0,
            rate: float = 0.01, cost: Reward = TaskCost()) -> Recipe:  # fmt: skip
-    base = constrained(recipes.rloo(world), pessimistic(test, now, later, rate), cost)
-    return replace(base, name="hc-rlhf", certificate=test, steps=2 * world.steps)
+    base = constrained(recipes.rloo(preset), pessimistic(test, now, later, rate), cost)
+    return replace(base, name="hc-rlhf", certificate=test, steps=2 * preset.steps)
 
 
 METHOD = Method(
     paper="arXiv:2506.08266",
     recipe=recipe,
-    worlds=EVERY,
+    presets=EVERY,
     default_task="hazards",
     family="safe",
     base=recipes.rloo,

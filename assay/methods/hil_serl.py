@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Defaults, Draw, Experience, Method
+from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Draw, Experience, Method
 from assay.method import Metric, Origin, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed
-from assay.method import number, random, rlpd
+from assay.method import Preset, number, random, rlpd
 from assay.parts import Around, Fragments, Logged, Replay, at, from_columns, transitions
 
 
@@ -219,7 +219,7 @@ def rows_at(columns: dict[str, Tensor], places: Tensor) -> dict[str, Tensor]:
 SOURCE = mixed(Growing(DEMOS.logs, condition=NEEDED), warmup=100)
 
 
-def recipe(world: Defaults = CONTINUOUS, rate: float = 1.0, learned: bool = True) -> Recipe:
+def recipe(preset: Preset = CONTINUOUS, rate: float = 1.0, learned: bool = True) -> Recipe:
     base = rlpd(SOURCE, discount=0.97, averaged=True, temperature=0.01, entropy=-0.5, critics=2)
     overseen = replace(base, name="hil-serl", rollout=Overseen(Fragments(num_envs=1, steps=8), rate=rate))
     return classified(overseen, SOURCE) if learned else overseen
@@ -228,10 +228,10 @@ def recipe(world: Defaults = CONTINUOUS, rate: float = 1.0, learned: bool = True
 METHOD = Method(
     paper="arXiv:2410.21845",
     recipe=recipe,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="peg",
     family="offline to online",
-    base=lambda world=CONTINUOUS: rlpd(mixed(DEMOS, warmup=100), discount=0.97, averaged=True),
+    base=lambda preset=CONTINUOUS: rlpd(mixed(DEMOS, warmup=100), discount=0.97, averaged=True),
     variants={"alone": partial(recipe, rate=0.0), "true-reward": partial(recipe, learned=False)},
     departures=(
         "the overseer is the task's scripted expert and takes over by a rule, not a person",

@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Defaults, Experience, Method, Metric, Prediction
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Experience, Method, Metric, Prediction, Preset
 from assay.method import Recipe, Regressed, Regression, Stage, View, dqn, ppo, recipes, sac
 from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value, decoded
 from assay.parts import Td
@@ -112,54 +112,54 @@ def with_classes(stage: Stage) -> Stage:
     return replace(stage, critic=terms)
 
 
-def classified_dqn(world: Defaults = CONTROL, reach: float = 110.0) -> Recipe:
+def classified_dqn(preset: Preset = CONTROL, reach: float = 110.0) -> Recipe:
     """Double DQN over bins; with discount 0.99 and rewards of 1 per step, CartPole's values are 0 to 100."""
-    base = dqn(world)
+    base = dqn(preset)
     stage = with_classes(base.stages[0])
-    return replace(base, actor=Policy(world.off_policy.body, Greedy(Bins(-reach, reach, 101))), stages=(stage,))
+    return replace(base, actor=Policy(preset.off_policy.body, Greedy(Bins(-reach, reach, 101))), stages=(stage,))
 
 
-def classified_sac(world: Defaults = CONTINUOUS, reach: float = 1800.0) -> Recipe:
+def classified_sac(preset: Preset = CONTINUOUS, reach: float = 1800.0) -> Recipe:
     """SAC over bins; with discount 0.99 and rewards of -16 to 0 per step, the pendulum's values are -1600 to 0."""
-    base = sac(world)
+    base = sac(preset)
     stage = with_classes(base.stages[0])
-    critics = {**base.critics, "q": Critic(world.off_policy.body, ActionValue(bins=Bins(-reach, reach, 201)))}
+    critics = {**base.critics, "q": Critic(preset.off_policy.body, ActionValue(bins=Bins(-reach, reach, 201)))}
     return replace(base, critics=critics, stages=(stage, *base.stages[1:]))
 
 
-def classified_ppo(world: Defaults = LANGUAGE, reach: float = 1.5, num: int = 51) -> Recipe:
+def classified_ppo(preset: Preset = LANGUAGE, reach: float = 1.5, num: int = 51) -> Recipe:
     """PPO over bins; by default for outcomes of 0 and 1."""
-    base = ppo(world)
+    base = ppo(preset)
     stage = with_classes(base.stages[1])
-    critic = replace(world.value, head=Value(Bins(-reach, reach, num)))
+    critic = replace(preset.value, head=Value(Bins(-reach, reach, num)))
     return replace(base, critics={"value": critic}, stages=(base.stages[0], stage))
 
 
-def hl_gauss(world: Defaults = CONTROL, reach: float | None = None) -> Recipe:
-    """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this world: dqn, sac or ppo.
+def hl_gauss(preset: Preset = CONTROL, reach: float | None = None) -> Recipe:
+    """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this preset: dqn, sac or ppo.
 
     `reach` is the largest |value|; by default that of outcomes (1.5) for tokens, of the pendulum (1800) for continuous
     actions, and of rewards within +-1 and discount 0.99 (110) otherwise. The guard `inside bins` tells if it is wrong.
     """
-    if world.tokens:
-        made = classified_ppo(world, reach or 1.5)
-    elif world.tabular:
-        made = classified_ppo(world, reach or 110.0, 101)
+    if preset.tokens:
+        made = classified_ppo(preset, reach or 1.5)
+    elif preset.tabular:
+        made = classified_ppo(preset, reach or 110.0, 101)
     else:
-        made = classified_dqn(world, reach or 110.0) if world.discrete else classified_sac(world, reach or 1800.0)
+        made = classified_dqn(preset, reach or 110.0) if preset.discrete else classified_sac(preset, reach or 1800.0)
     return replace(made, name="hl-gauss")
 
 
-def regressing(world: Defaults = CONTROL) -> Recipe:
-    """Returns the recipe whose critic is replaced, for this world."""
-    base = recipes.ppo if world.tokens or world.tabular else recipes.dqn if world.discrete else recipes.sac
-    return base(world)
+def regressing(preset: Preset = CONTROL) -> Recipe:
+    """Returns the recipe whose critic is replaced, for this preset."""
+    base = recipes.ppo if preset.tokens or preset.tabular else recipes.dqn if preset.discrete else recipes.sac
+    return base(preset)
 
 
 METHOD = Method(
     paper="arXiv:2403.03950",
     recipe=hl_gauss,
-    worlds=(CONTROL, CONTINUOUS, LANGUAGE, TABLE),
+    presets=(CONTROL, CONTINUOUS, LANGUAGE, TABLE),
     default_task="cartpole",
     family="value-based",
     base=regressing,

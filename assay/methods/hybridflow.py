@@ -9,12 +9,12 @@ sums and counts are added, never means. The plan decides the time alone, so it c
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
     """Returns ppo: the program has no word about devices."""
-    return replace(recipes.ppo(world), name="hybridflow")
+    return replace(recipes.ppo(preset), name="hybridflow")
 
 
 METHOD = Method(

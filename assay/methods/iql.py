@@ -11,7 +11,7 @@ from assay.method import CONTINUOUS, CONTROL, TABLE, Method, iql
 METHOD = Method(
     paper="arXiv:2110.06169",
     recipe=iql,
-    worlds=(CONTROL, CONTINUOUS, TABLE),
+    presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="cartpole",
     family="offline",
     departures=(

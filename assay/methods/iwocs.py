@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Defaults, Experience
+from assay.method import CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Preset, Experience
 from assay.method import Linear, Loss, Method, Phase, Recipe, Scene, Spec, Stage, Task, TaskChange, UncertainTask, View
 from assay.method import dqn, model_name, recipes
 from assay.models import Acting, Greedy, Policy, feature_size, features, need_discrete, perceptron
@@ -183,9 +183,9 @@ class AnyRegime(TaskChange):
         return uncertain(scene.task).mixed()
 
 
-def quick_dqn(world: Defaults = CONTROL) -> Recipe:
+def quick_dqn(preset: Preset = CONTROL) -> Recipe:
     """dqn for small problems: narrow networks, few updates per step."""
-    base = dqn(world)
+    base = dqn(preset)
     return replace(
         base,
         actor=MaxMin().member,
@@ -196,9 +196,9 @@ def quick_dqn(world: Defaults = CONTROL) -> Recipe:
     )
 
 
-def solver(world: Defaults, coder: Coding | None) -> Recipe:
+def solver(preset: Preset, coder: Coding | None) -> Recipe:
     """Returns dqn for one problem, and the coder of the states and actions that it is trained on."""
-    base = quick_dqn(world)
+    base = quick_dqn(preset)
     if coder is None:
         return base
     fit = Stage("coder", trains=("coder",), critic=(FitCoder(),), optimizer=Adam(1e-3, clip_norm=10.0))
@@ -213,7 +213,7 @@ def assembled(name: str, num: int, coder: Coding | None = None) -> Recipe:
     )
 
 
-def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200, coder: Coding | None = Coding()) -> Recipe:
+def iwocs(preset: Preset = CONTROL, problems: int = 3, steps: int = 200, coder: Coding | None = Coding()) -> Recipe:
     """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so
     far.
 
@@ -225,7 +225,7 @@ def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200, coder:
         kinds = {"actor": "members"} if coder is None else {"actor": "members", "coder": "coders"}
         hands = {own: tuple(f"actor.{kind}.{later}" for later in range(place, problems)) for own, kind in kinds.items()}
         phases += [
-            Phase(f"solve-{place}", solver(world, coder), steps, hands=hands, task=WorstRegime()),
+            Phase(f"solve-{place}", solver(preset, coder), steps, hands=hands, task=WorstRegime()),
             Phase(f"candidate-{place}", assembled("candidate", problems, coder), 1, hands={}),
         ]
     return replace(assembled("iwocs", problems, coder), before=tuple(phases[:-1]))
@@ -234,7 +234,7 @@ def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200, coder:
 METHOD = Method(
     paper="arXiv:2410.06212",
     recipe=iwocs,
-    worlds=(CONTROL,),
+    presets=(CONTROL,),
     default_task="windy-walk",
     family="robust",
     base=recipes.dqn,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Adam, Curriculum, Defaults, Delayed, Experience, Method, Recipe, RepeatingTask
+from assay.method import LANGUAGE, Adam, Curriculum, Preset, Delayed, Experience, Method, Recipe, RepeatingTask
 from assay.method import Reward, Scene, State, Sums, Verifier, groups, random, recipes
 from assay.parts import FreshSequences, RegressLogRatio, Rescored, Weighted, WeightedSum, next_starts
 
@@ -100,24 +100,24 @@ class RestartedAdam(Adam):
         torch._foreach_mul_([*state["first"], *state["second"], state["steps"]], lasts)
 
 
-def recipe(world: Defaults = LANGUAGE, tau: float = 1.0, weight: float = 0.5, epochs: int = 4) -> Recipe:
-    base = recipes.rloo(world)
+def recipe(preset: Preset = LANGUAGE, tau: float = 1.0, weight: float = 0.5, epochs: int = 4) -> Recipe:
+    base = recipes.rloo(preset)
     components = {"verifier": Weighted(Verifier()), "length": Weighted(LengthReward(), Delayed(weight, 0.2))}
     stage = replace(base.stages[0], objective=(RegressLogRatio(tau, reference=False, pairs=False),),
-                    optimizer=RestartedAdam(**asdict(world.optimizer), every=epochs))  # fmt: skip
+                    optimizer=RestartedAdam(**asdict(preset.optimizer), every=epochs))  # fmt: skip
     return replace(base, name="kimi-k1.5", credit=(), rewards=(WeightedSum(components),), curriculum=OftenFailed(),
                    source=FreshSequences(epochs), stages=(stage,))  # fmt: skip
 
 
-def any_length(world: Defaults = LANGUAGE) -> Recipe:
+def any_length(preset: Preset = LANGUAGE) -> Recipe:
     """Without the length reward."""
-    return recipe(world, weight=0.0)
+    return recipe(preset, weight=0.0)
 
 
 METHOD = Method(
     paper="arXiv:2501.12599",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="thinking",
     family="policy gradient",
     base=recipes.rloo,

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import EVERY, LANGUAGE, Credit, Defaults, Experience, Method, Need, Recipe, Scene, State, groups
+from assay.method import EVERY, LANGUAGE, Credit, Preset, Experience, Method, Need, Recipe, Scene, State, groups
 from assay.method import recipes, with_kl_in_reward
 
 
@@ -63,18 +63,18 @@ def over_group_mean(log_weight_B: Tensor, by_group: groups.Groups) -> Tensor:
     return weight / torch.where(mean > 0, mean, 1.0)
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
-    return with_kl_in_reward(recipes.rloo(world), "kl-bayes", beta)
+def recipe(preset: Preset = LANGUAGE, beta: float = 0.1) -> Recipe:
+    return with_kl_in_reward(recipes.rloo(preset), "kl-bayes", beta)
 
 
-def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
-    return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
+def matching(preset: Preset = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
+    return replace(recipe(preset), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
 
 
 METHOD = Method(
     paper="arXiv:2205.11275",
     recipe=recipe,
-    worlds=EVERY,
+    presets=EVERY,
     default_task="sorting-5",
     family="policy gradient",
     base=recipes.rloo,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Defaults, Delayed, Experience, Loss
+from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Preset, Delayed, Experience, Loss
 from assay.method import Method, NarrowedDecoder, Narrowing, Need, Prepare, Recipe, Regularizer, Rollout, Scene
 from assay.method import Schedule, Scored, State, View, Vocabulary, Wrapper, groups, model_name, number, one_later
 from assay.method import recipes
@@ -215,9 +215,9 @@ class WithoutToken(Around):
 
 
 def recipe(
-    world: Defaults = LANGUAGE, spare: SpareToken = SpareToken(), share: float | Schedule = Delayed(0.1, 0.5)
+    preset: Preset = LANGUAGE, spare: SpareToken = SpareToken(), share: float | Schedule = Delayed(0.1, 0.5)
 ) -> Recipe:
-    base = recipes.grpo(world)
+    base = recipes.grpo(preset)
     stage = replace(base.stages[0], regularizers=(SelfReward(spare),))
     assert base.rollout is not None
     return replace(
@@ -232,7 +232,7 @@ def recipe(
 METHOD = Method(
     paper="arXiv:2510.14943",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="sorting-3",
     family="policy gradient",
     base=recipes.grpo,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Credit, Defaults, Experience, Groups, Method, Recipe, Rollout
+from assay.method import LANGUAGE, AssayError, Copy, Credit, Preset, Experience, Groups, Method, Recipe, Rollout
 from assay.method import Scene, State, groups, recipes, text, unwrapped, with_policy
 from assay.parts import Clip, KlToReference, PolicyGradient, SequenceMean, group_rows
 from assay.tasks.language.prompts import PromptTask
@@ -156,9 +156,9 @@ MODES = "formats:shares=19,right=11,hard=4,cost=0.2"
 """The start thinks nine times of ten (digits 1 to 9), for 0.2 of the score; half of the prompts can do without (0)."""
 
 
-def recipe(world: Defaults = LANGUAGE, openings: tuple[str, ...] = ("0", "5")) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, openings: tuple[str, ...] = ("0", "5")) -> Recipe:
     objective = PolicyGradient(trust=Clip(0.5, 0.5), aggregate=SequenceMean())
-    base = with_policy(recipes.grpo(world), "lhrm-hgpo", objective)
+    base = with_policy(recipes.grpo(preset), "lhrm-hgpo", objective)
     assert base.rollout is not None
     return replace(
         base,
@@ -169,15 +169,15 @@ def recipe(world: Defaults = LANGUAGE, openings: tuple[str, ...] = ("0", "5")) -
     )
 
 
-def tags(world: Defaults = LANGUAGE) -> Recipe:
+def tags(preset: Preset = LANGUAGE) -> Recipe:
     """Returns the recipe that forces <no_think> and <think>, for a pretrained model whose answers begin with them."""
-    return recipe(world, ("<no_think>", "<think>"))
+    return recipe(preset, ("<no_think>", "<think>"))
 
 
 METHOD = Method(
     paper="arXiv:2505.14631",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task=MODES,
     family="policy gradient",
     base=recipes.grpo,

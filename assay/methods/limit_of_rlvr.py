@@ -10,7 +10,7 @@ answers that the start found rarely, so that the trained policy solves more ofte
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 from assay.statistics import passk
 
 
@@ -43,8 +43,8 @@ class Boundary:
         return float(max(abs(one - other) for one, other in zip(self.start, self.trained, strict=True)))
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    return replace(recipes.grpo(world), name="limit-of-rlvr")
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    return replace(recipes.grpo(preset), name="limit-of-rlvr")
 
 
 METHOD = Method(

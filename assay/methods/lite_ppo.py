@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from assay.method import LANGUAGE, Defaults, Experience, Method, Recipe, RowStatistic, groups, recipes, with_token_clip
+from assay.method import LANGUAGE, Preset, Experience, Method, Recipe, RowStatistic, groups, recipes, with_token_clip
 from assay.parts import GroupMean, OutcomeCredit
 
 
@@ -32,8 +32,8 @@ class BatchDeviation(RowStatistic):
         return (variance.sqrt() + self.epsilon).expand_as(outcome_B)
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    base = replace(recipes.grpo(world), credit=(OutcomeCredit(GroupMean(), BatchDeviation()),))
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    base = replace(recipes.grpo(preset), credit=(OutcomeCredit(GroupMean(), BatchDeviation()),))
     return with_token_clip(base, "lite-ppo")
 
 

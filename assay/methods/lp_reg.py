@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Defaults, Experience, Method, Narrowing, Prepare, Recipe, Scene, State
+from assay.method import LANGUAGE, Preset, Experience, Method, Narrowing, Prepare, Recipe, Scene, State
 from assay.method import categorical_logp, k3, model_name, over_logits, recipes, smallest, with_regularizers
 from assay.method import with_token_clip
 from assay.parts import NEVER, KlWhereHeld
@@ -54,8 +54,8 @@ class HoldUnlikely(Prepare):
         return experience.add({"logp_held": torch.where(chosen, found, NEVER)})
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, floor: float = 0.02, share: float = 0.01) -> Recipe:
-    base = with_token_clip(recipes.grpo(world), "lp-reg", 1.0, 9.0)
+def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, floor: float = 0.02, share: float = 0.01) -> Recipe:
+    base = with_token_clip(recipes.grpo(preset), "lp-reg", 1.0, 9.0)
     held = replace(base, credit=(*base.credit, HoldUnlikely(floor, share)))
     return with_regularizers(held, KlWhereHeld(beta, pull))
 
@@ -63,7 +63,7 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, floor: float = 0.02, s
 METHOD = Method(
     paper="arXiv:2510.03222",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="policy gradient",
     base=recipes.grpo,
     departures=(

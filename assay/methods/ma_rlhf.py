@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Defaults, Experience, Method, Need, Prepare, Recipe, Scene, State, recipes
+from assay.method import LANGUAGE, Preset, Experience, Method, Need, Prepare, Recipe, Scene, State, recipes
 from assay.parts import SegmentGae, Spans, Whiten, decision_before
 
 
@@ -35,9 +35,9 @@ class FallingPerplexity(Prepare):
         return replace(experience, segment=begins.long().cumsum(1))
 
 
-def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
-    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.gae_lambda), Whiten())
-    return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)
+def recipe(preset: Preset = LANGUAGE, length: int = 5) -> Recipe:
+    credit = (Spans(length), SegmentGae(preset.gae.discount, preset.gae.gae_lambda), Whiten())
+    return replace(recipes.ppo(preset), name="ma-rlhf", credit=credit)
 
 
 METHOD = Method(

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, CreditWeight, Defaults, Experience, Method, Recipe, RowStatistic, groups, recipes
+from assay.method import LANGUAGE, CreditWeight, Preset, Experience, Method, Recipe, RowStatistic, groups, recipes
 from assay.method import with_token_clip
 from assay.parts import GroupMean, OutcomeCredit, Reweigh, WithoutIdle
 
@@ -54,9 +54,9 @@ class HarderMore(CreditWeight):
         return torch.where(has_signal, weight_B, 1.0).unsqueeze(1)
 
 
-def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = HarderMore()) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = HarderMore()) -> Recipe:
     credit = (OutcomeCredit(GroupMean(), MeanAbsoluteDeviation()), Reweigh(rule), WithoutIdle())
-    return with_token_clip(replace(recipes.grpo(world), credit=credit), "mathforge")
+    return with_token_clip(replace(recipes.grpo(preset), credit=credit), "mathforge")
 
 
 METHOD = Method(

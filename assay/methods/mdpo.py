@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, Copy, Defaults, Experience, Linear, Loss, Method, Objective, Recipe
+from assay.method import CONTINUOUS, CONTROL, Copy, Preset, Experience, Linear, Loss, Method, Objective, Recipe
 from assay.method import Schedule, TrustRegion, View, model_name, number, recipes
 from assay.parts import LARGEST_LOG_RATIO, OverTransitions, OwnAction, PolicyGradient, Td
 
@@ -68,20 +68,20 @@ class MirrorDescentQ(OverTransitions, Objective):
         return Loss(loss.sum(), self.count(batch), metrics)
 
 
-def off_policy(world: Defaults = CONTINUOUS, step_size: float = 1.0, every: int = 100) -> Recipe:
+def off_policy(preset: Preset = CONTINUOUS, step_size: float = 1.0, every: int = 100) -> Recipe:
     """Returns off-policy MDPO: `every` updates towards pi_old exp(step_size Q) / Z, then pi_old is the policy.
 
     Targets have no entropy: r + discount * min_i Q'_i(s', a'), a' of the policy. For continuous actions.
     """
-    base = recipes.sac(world)
+    base = recipes.sac(preset)
     critic = replace(base.stages[0], critic=(Td(OwnAction(0.99)),))
     actor = replace(base.stages[1], trains=("actor",), objective=(MirrorDescentQ(step_size),))
     copies = {**base.copies, "old": Copy("actor", rate=1.0, every=every)}
     return replace(base, name="mdpo", critics={"q": base.critics["q"]}, copies=copies, stages=(critic, actor))
 
 
-def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
-    base = recipes.ppo(world)
+def recipe(preset: Preset = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
+    base = recipes.ppo(preset)
     objective = PolicyGradient(trust=MirrorDescent(step_size))
     policy = replace(base.stages[0], objective=(objective,), regularizers=())
     return replace(base, name="mdpo", stages=(policy, *base.stages[1:]))

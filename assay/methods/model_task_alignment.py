@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from assay.method import LANGUAGE, AssayError, Curriculum, Defaults, Experience, Method, Recipe, Reward, Scene, State
+from assay.method import LANGUAGE, AssayError, Curriculum, Preset, Experience, Method, Recipe, Reward, Scene, State
 from assay.method import Task, TextTask, Verifier, groups, recipes, with_policy, with_token_clip
 from assay.parts import ByLabel, BySign, OfText, PolicyGradient, Revisits, Reweigh, TokenMean, Unclipped, noisy, placed
 from assay.statistics.passk import majority_vote
@@ -83,9 +83,9 @@ class OneStart(Curriculum):
 NAME = "model-task-alignment"
 
 
-def rewarded(world: Defaults, name: str, *rewards: Reward) -> Recipe:
+def rewarded(preset: Preset, name: str, *rewards: Reward) -> Recipe:
     """Returns grpo with these rewards, ratios clipped to [0.8, 1.28] and a mean over decisions."""
-    return with_token_clip(replace(recipes.grpo(world), rewards=rewards), name, 0.2, 0.28)
+    return with_token_clip(replace(recipes.grpo(preset), rewards=rewards), name, 0.2, 0.28)
 
 
 def random(chance: float = 0.5) -> Reward:
@@ -93,49 +93,49 @@ def random(chance: float = 0.5) -> Reward:
     return noisy({"": (chance, 1.0 - chance)}, label="")
 
 
-def unclipped(world: Defaults = LANGUAGE) -> Recipe:
+def unclipped(preset: Preset = LANGUAGE) -> Recipe:
     """The random reward without a clip."""
     objective = PolicyGradient(trust=Unclipped(), aggregate=TokenMean())
-    return with_policy(rewarded(world, NAME, random()), f"{NAME}-unclipped", objective)
+    return with_policy(rewarded(preset, NAME, random()), f"{NAME}-unclipped", objective)
 
 
-def true(world: Defaults = LANGUAGE) -> Recipe:
+def true(preset: Preset = LANGUAGE) -> Recipe:
     """The control: the task's own reward."""
-    return rewarded(world, f"{NAME}-true", Verifier())
+    return rewarded(preset, f"{NAME}-true", Verifier())
 
 
-def incorrect(world: Defaults = LANGUAGE) -> Recipe:
+def incorrect(preset: Preset = LANGUAGE) -> Recipe:
     """Wrong answers are accepted, right ones are not."""
-    return rewarded(world, f"{NAME}-incorrect", ByLabel({"": {"right": 0.0, "wrong": 1.0}}, label=""))
+    return rewarded(preset, f"{NAME}-incorrect", ByLabel({"": {"right": 0.0, "wrong": 1.0}}, label=""))
 
 
-def majority(world: Defaults = LANGUAGE) -> Recipe:
+def majority(preset: Preset = LANGUAGE) -> Recipe:
     """The commonest answer of a group is accepted."""
-    return rewarded(world, f"{NAME}-majority", Verifier(), Majority())
+    return rewarded(preset, f"{NAME}-majority", Verifier(), Majority())
 
 
-def one_example(world: Defaults = LANGUAGE, start: int = 0) -> Recipe:
+def one_example(preset: Preset = LANGUAGE, start: int = 0) -> Recipe:
     """The true reward on one prompt, in as many groups."""
-    base = true(world)
+    base = true(preset)
     assert base.rollout is not None
     rollout = Revisits(base.rollout.num_starts)
     return replace(base, name=f"{NAME}-one-example", curriculum=OneStart(start), rollout=rollout)
 
 
-def negatives(world: Defaults = LANGUAGE) -> Recipe:
+def negatives(preset: Preset = LANGUAGE) -> Recipe:
     """The true reward; advantages above 0 are dropped after they were standardised."""
-    base = true(world)
+    base = true(preset)
     return replace(base, name=f"{NAME}-negatives", credit=(*base.credit, Reweigh(BySign(0.0, 1.0))))
 
 
-def recipe(world: Defaults = LANGUAGE, chance: float = 0.5) -> Recipe:
-    return rewarded(world, NAME, random(chance))
+def recipe(preset: Preset = LANGUAGE, chance: float = 0.5) -> Recipe:
+    return rewarded(preset, NAME, random(chance))
 
 
 METHOD = Method(
     paper="arXiv:2508.21188",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="sorting-3",
     family="policy gradient",
     base=recipes.grpo,

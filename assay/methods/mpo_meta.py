@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Choice, Copy, Defaults, Experience, Method, Recipe, Scene, State
+from assay.method import LANGUAGE, AssayError, Choice, Copy, Preset, Experience, Method, Recipe, Scene, State
 from assay.method import TextTask, hash_of_text, random, recipes
 from assay.parts import KlInReward, OfText, on_last_decision
 
@@ -163,8 +163,8 @@ def hash_of(rubric: Rubric) -> int:
     return hash_of_text(repr([astuple(one) for one in rubric])) >> 1
 
 
-def recipe(world: Defaults = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> Recipe:
-    base = recipes.ppo(world)
+def recipe(preset: Preset = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> Recipe:
+    base = recipes.ppo(preset)
     return replace(
         base,
         name="mpo-meta",
@@ -177,7 +177,7 @@ def recipe(world: Defaults = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) 
 METHOD = Method(
     paper="arXiv:2504.20157",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="proxy-strings",
     family="preference",
     base=recipes.ppo,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Defaults, Experience, Method, Recipe, RowStatistic, TrustRegion, groups, recipes
+from assay.method import LANGUAGE, Preset, Experience, Method, Recipe, RowStatistic, TrustRegion, groups, recipes
 from assay.method import with_policy
 from assay.parts import GroupMean, OutcomeCredit, PolicyGradient, bounded_ratio
 
@@ -80,8 +80,8 @@ class NegativeAware(TrustRegion):
         return torch.where(advantage > 0, -advantage * log_ratio, wrong), (advantage < 0) & (gain.detach() < least)
 
 
-def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
-    base = replace(recipes.grpo(world), credit=(OutcomeCredit(GroupMean(), PopulationDeviation()),))
+def recipe(preset: Preset = LANGUAGE, negative: float = 1.0) -> Recipe:
+    base = replace(recipes.grpo(preset), credit=(OutcomeCredit(GroupMean(), PopulationDeviation()),))
     return with_policy(base, "nft", PolicyGradient(trust=NegativeAware(negative=negative)))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from assay.method import LANGUAGE, AssayError, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier
+from assay.method import LANGUAGE, AssayError, Preset, Experience, Method, Recipe, Reward, Scene, State, Verifier
 from assay.method import groups, recipes
 from assay.parts import Constant, LeaveOneOut, OutcomeCredit, Rates, check_labels, labels_of, placed, uniform_of
 
@@ -103,24 +103,24 @@ EVERYWHERE: Rates = {"": (0.1, 0.2)}
 
 
 def recipe(
-    world: Defaults = LANGUAGE, rates: Rates = EVERYWHERE, label: str = "", reward: Reward = Verifier()
+    preset: Preset = LANGUAGE, rates: Rates = EVERYWHERE, label: str = "", reward: Reward = Verifier()
 ) -> Recipe:
     rewards, credit = (reward, Backward(rates, label)), (OutcomeCredit(LeaveOneOut()),)
-    return replace(recipes.grpo(world), name="noisy-rlvr", rewards=rewards, credit=credit)
+    return replace(recipes.grpo(preset), name="noisy-rlvr", rewards=rewards, credit=credit)
 
 
 def forward(
-    world: Defaults = LANGUAGE, share: float = 0.0, judge: Reward = Verifier(), reward: Reward = Verifier()
+    preset: Preset = LANGUAGE, share: float = 0.0, judge: Reward = Verifier(), reward: Reward = Verifier()
 ) -> Recipe:
     """The signed weights without a baseline; with a `share` above 0 the rate comes from appeals to `judge`."""
     rewards, credit = (reward, Forward(EVERYWHERE[""][1], share, judge)), (OutcomeCredit(Constant()),)
-    return replace(recipes.grpo(world), name="noisy-rlvr-forward", rewards=rewards, credit=credit)
+    return replace(recipes.grpo(preset), name="noisy-rlvr-forward", rewards=rewards, credit=credit)
 
 
 METHOD = Method(
     paper="arXiv:2510.00915",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="easy-and-hard",
     family="policy gradient",
     base=recipes.grpo,

@@ -10,24 +10,24 @@ others, so diversity lasts longer. A policy that is nearly always wrong is ruine
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes, with_token_clip
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_token_clip
 from assay.parts import BySign, Constant, OutcomeCredit, Reweigh, WithoutIdle
 
 
-def recipe(world: Defaults = LANGUAGE, right: float = 0.1, wrong: float = 1.0) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, right: float = 0.1, wrong: float = 1.0) -> Recipe:
     signs = OutcomeCredit(Constant(0.5), Constant(0.5))  # +1 and -1
-    weighed = replace(recipes.grpo(world), credit=(signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
+    weighed = replace(recipes.grpo(preset), credit=(signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
     return with_token_clip(weighed, "nsr")
 
 
-def negative(world: Defaults = LANGUAGE) -> Recipe:
+def negative(preset: Preset = LANGUAGE) -> Recipe:
     """Wrong answers alone."""
-    return recipe(world, right=0.0)
+    return recipe(preset, right=0.0)
 
 
-def positive(world: Defaults = LANGUAGE) -> Recipe:
+def positive(preset: Preset = LANGUAGE) -> Recipe:
     """Right answers alone."""
-    return recipe(world, right=1.0, wrong=0.0)
+    return recipe(preset, right=1.0, wrong=0.0)
 
 
 METHOD = Method(

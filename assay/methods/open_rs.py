@@ -11,25 +11,25 @@ the best of the wrong ones.
 import re
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 from assay.parts import ByLength, Matches, Weighted, WeightedSum
 
 
 def recipe(
-    world: Defaults = LANGUAGE,
+    preset: Preset = LANGUAGE,
     max_length: int = 3584,
     tag: str = "\n</think>\n",
     wrong: tuple[float, float] = (0.0, -0.5),
 ) -> Recipe:
     cosine = ByLength(wrong=wrong, limit=max_length)
     components = {"format": Weighted(Matches(re.escape(tag))), "cosine": Weighted(cosine, 2.0)}
-    return replace(recipes.grpo(world), name="open-rs", rewards=(WeightedSum(components),))
+    return replace(recipes.grpo(preset), name="open-rs", rewards=(WeightedSum(components),))
 
 
 METHOD = Method(
     paper="arXiv:2503.16219",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="thinking",
     family="policy gradient",
     base=recipes.grpo,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, Copy, CreditWeight, Defaults, Experience, Method, Need, Phase, Recipe
+from assay.method import LANGUAGE, Aggregation, Copy, CreditWeight, Preset, Experience, Method, Need, Phase, Recipe
 from assay.method import Stage, recipes
 from assay.parts import Column, Constant, KlToReference, LeaveOneOut, Logistic, NoTrust, OfState, OutcomeCredit, PairUp
 from assay.parts import PolicyGradient, RewardToGo, Reweigh, SequenceMean, Td
@@ -70,31 +70,31 @@ class MeanOfChosen(Aggregation):
         return self.weigh(batch).sum()
 
 
-def recipe(world: Defaults = LANGUAGE, alone: int = 10, wrong: float = 0.5) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, alone: int = 10, wrong: float = 0.5) -> Recipe:
     """`alone` is the number of steps in which only the token model is trained."""
     fit = Td(Column("return"), Logistic(), MeanOfAnswer("value"), SequenceMean())
-    tokens = Stage("tokens", trains=("value",), critic=(fit,), optimizer=world.optimizer)
+    tokens = Stage("tokens", trains=("value",), critic=(fit,), optimizer=preset.optimizer)
     both = tuple(PolicyGradient(trust=NoTrust(), aggregate=MeanOfChosen(sign)) for sign in (1.0, -1.0))
     policy = Stage("policy", trains=("actor",), objective=both, regularizers=(KlToReference(0.01),),
-                   optimizer=world.optimizer)  # fmt: skip
+                   optimizer=preset.optimizer)  # fmt: skip
     advantage = OutcomeCredit(LeaveOneOut(), Constant(0.5))  # of outcomes -1 and 1
     base = replace(
-        recipes.rloo(world), name="oreal", critics={"value": world.value}, copies={"reference": Copy(of="actor")},
+        recipes.rloo(preset), name="oreal", critics={"value": preset.value}, copies={"reference": Copy(of="actor")},
         credit=(RewardToGo(), advantage, PairUp(), Reweigh(TokenWeights(wrong))), stages=(policy, tokens),
     ).set("group_size", 16)  # fmt: skip
     first = Phase("tokens", replace(base, stages=(tokens,), copies={}), alone, {"actor": "actor", "value": "value"})
     return replace(base, before=(first,))
 
 
-def right_only(world: Defaults = LANGUAGE) -> Recipe:
+def right_only(preset: Preset = LANGUAGE) -> Recipe:
     """Wrong answers are dropped: imitation of the right ones."""
-    return recipe(world, wrong=0.0)
+    return recipe(preset, wrong=0.0)
 
 
 METHOD = Method(
     paper="arXiv:2502.06781",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="scratch",
     family="credit assignment",
     base=recipes.rloo,

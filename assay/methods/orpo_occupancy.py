@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import EVERY, TABLE, Adam, Choice, Copy, Defaults, Experience, Method, Need, Origin, Phase, ProxyTask
+from assay.method import EVERY, TABLE, Adam, Choice, Copy, Preset, Experience, Method, Need, Origin, Phase, ProxyTask
 from assay.method import Recipe, Reward, Scene, Stage, State, Verifier, is_last_true, model_name, recipes
 from assay.models import ActionValue
 from assay.parts import Fragments, FromModel, Label, Log, Logged, OfAction, Replay, Retained, told_apart
@@ -106,31 +106,31 @@ CLASSES = (Label(1.0), Label(0.0, int(Origin.DATASET)))
 
 
 def recipe(
-    world: Defaults = TABLE, weight: float = 0.2, divergence: Callable[[Tensor], Tensor] = root_chi_square
+    preset: Preset = TABLE, weight: float = 0.2, divergence: Callable[[Tensor], Tensor] = root_chi_square
 ) -> Recipe:
-    paid = FromModel(OfAnswers() if world.tokens else OF, Penalty(divergence, weight), adds=True)
-    base = recipes.ppo(world)
+    paid = FromModel(OfAnswers() if preset.tokens else OF, Penalty(divergence, weight), adds=True)
+    base = recipes.ppo(preset)
     base = replace(
         base, name="orpo-occupancy", copies={"reference": Copy(of="actor")}, rewards=(Verifier(), SeenReward(), paid)
     )
-    if world.tokens:
+    if preset.tokens:
         return base
-    assert isinstance(world.fragments, Fragments)
-    gathered = world.fragments.num_envs * world.fragments.steps
+    assert isinstance(preset.fragment_rollout, Fragments)
+    gathered = preset.fragment_rollout.num_envs * preset.fragment_rollout.steps
     visits = Retained(Replay(gathered, batch=256, updates=4, warmup=1), BASE, kept=0.5)
     apart = Stage("discriminator", (OF.model,), critic=told_apart(OF, *CLASSES), optimizer=Adam(0.05), source=visits)
     return replace(
         base,
-        critics={**base.critics, "discriminator": replace(world.value, head=ActionValue(1))},
+        critics={**base.critics, "discriminator": replace(preset.value, head=ActionValue(1))},
         stages=(apart, *base.stages),
-        before=(Phase("base", replace(recipes.bc(world), source=BASE), 60),),
+        before=(Phase("base", replace(recipes.bc(preset), source=BASE), 60),),
     )
 
 
 METHOD = Method(
     paper="arXiv:2403.03185",
     recipe=recipe,
-    worlds=EVERY,
+    presets=EVERY,
     default_task="tomato",
     family="safe",
     base=recipes.ppo,

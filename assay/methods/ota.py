@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.method import CONTINUOUS, CONTROL, ActorHead, Adam, Ask, AssayError, Body, Box, Context, Copy, CriticHead
-from assay.method import Defaults, Draw, Experience, Loss, Method, Need, Objective, Prediction, Recipe, Regressed
+from assay.method import Preset, Draw, Experience, Loss, Method, Need, Objective, Prediction, Recipe, Regressed
 from assay.method import Regression, Scored, Spec, Stage, View, model_name
 from assay.models import Critic, Distribution, Policy, Vectors, feature_size, features, need_goal, of_length_root
 from assay.models import vectors
@@ -227,7 +227,7 @@ def goal_value(critic: str, discount: float) -> Td:
 
 
 def ota(
-    world: Defaults = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
+    preset: Preset = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
 ) -> Recipe:
     """OTA (arXiv:2505.12737): the value that chooses subgoals counts options of `option` steps; 1 is HIQL.
 
@@ -264,7 +264,7 @@ HIQL = partial(ota, option=1)
 METHOD = Method(
     paper="arXiv:2505.12737",
     recipe=ota,
-    worlds=(CONTROL, CONTINUOUS),
+    presets=(CONTROL, CONTINUOUS),
     default_task="pointmaze-medium",
     family="goal-conditioned",
     base=HIQL,

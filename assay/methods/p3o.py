@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Defaults, Experience, Loss, Method, Need, Objective, Recipe, View, groups, recipes
+from assay.method import LANGUAGE, Preset, Experience, Loss, Method, Need, Objective, Recipe, View, groups, recipes
 from assay.method import with_kl_in_reward, with_policy
 from assay.parts import Clip, ProductRatio, bounded_ratio, of_rows
 
@@ -60,8 +60,8 @@ def partner_of(batch: Experience) -> Tensor:
     return torch.where(there & (num == 2), of_both - row, row)
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
-    pairs = replace(recipes.rloo(world), credit=(), source=world.reuse).set("group_size", 2)
+def recipe(preset: Preset = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
+    pairs = replace(recipes.rloo(preset), credit=(), source=preset.minibatch_source).set("group_size", 2)
     return with_policy(with_kl_in_reward(pairs, "p3o", beta), "p3o", PairGradient(joint=joint))
 
 

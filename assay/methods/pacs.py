@@ -9,19 +9,19 @@ batch it saturates as right and wrong answers separate, without a clip.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes, with_policy
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_policy
 from assay.parts import CrossEntropy, OutcomeAsLabel
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, *, balanced: bool = True) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, *, balanced: bool = True) -> Recipe:
     objective = OutcomeAsLabel(scale=beta, centred=True, loss=CrossEntropy(balanced))
-    base = with_policy(recipes.rloo(world), "pacs", objective)
-    return replace(base, credit=(), source=world.reuse)
+    base = with_policy(recipes.rloo(preset), "pacs", objective)
+    return replace(base, credit=(), source=preset.minibatch_source)
 
 
-def unbalanced(world: Defaults = LANGUAGE) -> Recipe:
+def unbalanced(preset: Preset = LANGUAGE) -> Recipe:
     """Every answer counts the same: rloo's gradient at the sampling policy."""
-    return recipe(world, balanced=False)
+    return recipe(preset, balanced=False)
 
 
 METHOD = Method(

@@ -7,11 +7,11 @@ other; within the gap between the best action and the next it moves nothing. The
 in the reward, whose only optimum is the soft policy; the claims solve tables for both and measure the move.
 """
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes, with_kl_in_reward
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_kl_in_reward
 
 
-def recipe(world: Defaults = LANGUAGE, alpha: float = 0.1) -> Recipe:
-    return with_kl_in_reward(recipes.rloo(world), "policy-cliff", alpha)
+def recipe(preset: Preset = LANGUAGE, alpha: float = 0.1) -> Recipe:
+    return with_kl_in_reward(recipes.rloo(preset), "policy-cliff", alpha)
 
 
 METHOD = Method(

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import DISCARDED, LANGUAGE, AssayError, Choice, Copy, Defaults, DemonstratedTask, Draw, Experience
+from assay.method import DISCARDED, LANGUAGE, AssayError, Choice, Copy, Preset, DemonstratedTask, Draw, Experience
 from assay.method import Method, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
 from assay.method import model_name, random, recipes
 from assay.parts import group_rows
@@ -151,16 +151,16 @@ def before_answer(task: TextTask, shown: Experience, given_B: Tensor) -> Tensor:
     return low
 
 
-def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, plain: float = 0.25) -> Recipe:
     """Returns GRPO from prefixes; `plain` is the share of starts without one."""
-    base = recipes.grpo(world)
+    base = recipes.grpo(preset)
     assert base.rollout is not None
     return replace(base, name="prefixrl", rollout=FromPrefixes(base.rollout.num_starts, plain=plain))
 
 
-def own_solutions(world: Defaults = LANGUAGE, tries: int = 16) -> Recipe:
+def own_solutions(preset: Preset = LANGUAGE, tries: int = 16) -> Recipe:
     """Returns the recipe with prefixes of the base policy's own right answers, by rejection of `tries` samples."""
-    ours = recipe(world)
+    ours = recipe(preset)
     rollout = replace(ours.rollout, solutions=RejectionSampled(tries))  # type: ignore[type-var]
     return replace(ours, rollout=rollout, copies={**ours.copies, "reference": Copy("actor")})
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, AssayError, Defaults, Experience, Method, Prepare, PromptedTask, Recipe, Scene, State
+from assay.method import LANGUAGE, AssayError, Preset, Experience, Method, Prepare, PromptedTask, Recipe, Scene, State
 from assay.method import groups, logp_of, model_name, recipes, with_policy
 from assay.parts import BySign, DualClip, GroupMean, OutcomeCredit, PolicyGradient, Reweigh, WithoutIdle
 
@@ -64,25 +64,25 @@ class WithoutPrompt(Prepare):
         return replace(bare, logp=logp * bare.mask)
 
 
-def plain(world: Defaults = LANGUAGE) -> Recipe:
+def plain(preset: Preset = LANGUAGE) -> Recipe:
     """Returns grpo with a mean over tokens: what the method is after the switch."""
-    return with_policy(recipes.grpo(world), "grpo-tokens", PolicyGradient(trust=DualClip(0.2, 0.2, 10.0)))
+    return with_policy(recipes.grpo(preset), "grpo-tokens", PolicyGradient(trust=DualClip(0.2, 0.2, 10.0)))
 
 
-def recipe(world: Defaults = LANGUAGE, first: WithoutPrompt = WithoutPrompt()) -> Recipe:
-    base = plain(world)
+def recipe(preset: Preset = LANGUAGE, first: WithoutPrompt = WithoutPrompt()) -> Recipe:
+    base = plain(preset)
     return replace(base, name="prerl-dsrl", credit=(*base.credit, first))
 
 
-def prerl(world: Defaults = LANGUAGE) -> Recipe:
+def prerl(preset: Preset = LANGUAGE) -> Recipe:
     """Without the second phase: wrong answers without their prompts to the end."""
-    return recipe(world, WithoutPrompt(share=1.0))
+    return recipe(preset, WithoutPrompt(share=1.0))
 
 
 METHOD = Method(
     paper="arXiv:2604.14142",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="policy gradient",
     base=plain,
     variants={"nsr-prerl": prerl, "grpo-tokens": plain},

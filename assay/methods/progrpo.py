@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Credit, Defaults, Experience, Method, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Credit, Preset, Experience, Method, Recipe, Scene, State, groups, recipes
 from assay.method import with_token_clip
 
 
@@ -54,8 +54,8 @@ class LessWhereConfident(Credit):
         return experience.add({"advantage": (experience.column("advantage") + shift) * experience.mask})
 
 
-def recipe(world: Defaults = LANGUAGE, alpha: float = 1.0) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, alpha: float = 1.0) -> Recipe:
+    base = recipes.grpo(preset)
     shifted = replace(base, credit=(*base.credit, LessWhereConfident(alpha)))
     return with_token_clip(shifted, "progrpo", high=0.28)
 

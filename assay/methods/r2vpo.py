@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Aggregation, Defaults, Experience, Loss, Method, Need, Prepare, Recipe, Regularizer
+from assay.method import LANGUAGE, Aggregation, Preset, Experience, Loss, Method, Need, Prepare, Recipe, Regularizer
 from assay.method import Scene, State, View, recipes
 from assay.parts import Ascent, PolicyGradient, Rule, TokenMean, Unclipped, Weighed, bounded_ratio
 
@@ -75,13 +75,13 @@ class RatioVariance(Weighed, Regularizer):
         return Loss(weighed.sum(), self.count(batch), metrics)
 
 
-def clipped(world: Defaults = LANGUAGE) -> Recipe:
+def clipped(preset: Preset = LANGUAGE) -> Recipe:
     """Grpo for tokens, ppo for control."""
-    return recipes.grpo(world) if world.tokens else recipes.ppo(world)
+    return recipes.grpo(preset) if preset.tokens else recipes.ppo(preset)
 
 
-def recipe(world: Defaults = LANGUAGE, target: float = 0.01, start: float = 1.0, rate: float = 0.5) -> Recipe:
-    base, follow = clipped(world), FollowVariance(target, Ascent(rate), start)
+def recipe(preset: Preset = LANGUAGE, target: float = 0.01, start: float = 1.0, rate: float = 0.5) -> Recipe:
+    base, follow = clipped(preset), FollowVariance(target, Ascent(rate), start)
     first, *rest = base.stages
     more = (*first.regularizers, RatioVariance())
     stage = replace(first, objective=(PolicyGradient(trust=Unclipped()),), regularizers=more)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Defaults, LabelLoss, Method, Recipe, groups, recipes, with_policy
+from assay.method import LANGUAGE, Preset, LabelLoss, Method, Recipe, groups, recipes, with_policy
 from assay.parts import CrossEntropy, OutcomeAsLabel, SequenceRatio
 
 
@@ -42,14 +42,14 @@ class AgainstAnchor(LabelLoss):
         return (groups.total(by_group.share, by_group) > 0).sum()
 
 
-def recipe(world: Defaults = LANGUAGE, tau: float = 0.5, loss: LabelLoss = AgainstAnchor()) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, tau: float = 0.5, loss: LabelLoss = AgainstAnchor()) -> Recipe:
     objective = OutcomeAsLabel(SequenceRatio(), 1.0 / tau, loss=loss)
-    return with_policy(replace(recipes.grpo(world), credit=()), "real", objective)
+    return with_policy(replace(recipes.grpo(preset), credit=()), "real", objective)
 
 
-def cross_entropy(world: Defaults = LANGUAGE) -> Recipe:
+def cross_entropy(preset: Preset = LANGUAGE) -> Recipe:
     """A cross-entropy of each answer instead of a softmax of each class."""
-    return recipe(world, loss=CrossEntropy())
+    return recipe(preset, loss=CrossEntropy())
 
 
 METHOD = Method(

@@ -10,12 +10,12 @@ stays there.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
     """Returns ppo: a plan says where its calls are computed, not what."""
-    return replace(recipes.ppo(world), name="realhf")
+    return replace(recipes.ppo(preset), name="realhf")
 
 
 METHOD = Method(

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, Choice, Defaults, Draw, Experience, Loss, Method, Need, Prepare, Recipe
+from assay.method import LANGUAGE, Aggregation, Choice, Preset, Draw, Experience, Loss, Method, Need, Prepare, Recipe
 from assay.method import Regularizer, Scene, Schedule, State, TrustRegion, View, divergences, groups, number, random
 from assay.method import recipes, with_policy
 from assay.parts import LARGEST_LOG_RATIO, GroupDeviation, GroupMean, NoScale, OutcomeCredit, PolicyGradient, TokenMean
@@ -213,14 +213,14 @@ class KlToBehaviour(Weighed, Regularizer):
 
 
 def recipe(
-    world: Defaults = LANGUAGE,
+    preset: Preset = LANGUAGE,
     keeps: Keeps = OneSide(),
     weight: Weight = Even(),
     scale: NoScale | GroupDeviation = NoScale(),
     penalty: tuple[KlToBehaviour, ...] = (),
     drop: tuple[DropSurplusNegatives, ...] = (),
 ) -> Recipe:
-    base = with_policy(recipes.grpo(world), "rec", PolicyGradient(trust=MaskedScore(keeps, weight)))
+    base = with_policy(recipes.grpo(preset), "rec", PolicyGradient(trust=MaskedScore(keeps, weight)))
     stage = replace(base.stages[0], regularizers=penalty)
     return replace(base, stages=(stage,), credit=(*drop, OutcomeCredit(GroupMean(), scale)))
 

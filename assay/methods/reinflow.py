@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTINUOUS, HALF_LOG_TWO_PI, ActorHead, Adam, AssayError, Body, Box, Context, Defaults
+from assay.method import CONTINUOUS, HALF_LOG_TWO_PI, ActorHead, Adam, AssayError, Body, Box, Context, Preset
 from assay.method import Experience, Method, Need, Phase, Recipe, Scored, Spec, Stage, normal_sample, ppo, recipes
 from assay.models import OfPaths, PathPolicy, Policy, Timed, feature_size, features, need_box, path_logp, path_noise
 from assay.models import time_features, walked
@@ -99,25 +99,25 @@ MEDIOCRE = Logged((Log(episodes=50, noise=0.7),), batch=256, updates=10)
 """Episodes of the task's expert, most of whose actions are replaced by random ones."""
 
 
-def flow_matching(world: Defaults = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
+def flow_matching(preset: Preset = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
     """A rectified flow (arXiv:2209.03003) that generates a dataset's actions: cloning, without a likelihood."""
     stage = Stage("flow", trains=("actor",), objective=(Denoising(),), optimizer=Adam(1e-3, clip_norm=0.0))
     return Recipe(name="flow", actor=actor, source=MEDIOCRE, stages=(stage,), steps=100)
 
 
-def reinflow(world: Defaults = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
+def reinflow(preset: Preset = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
     """ReinFlow (arXiv:2505.22094): a cloned flow with learned noise along its path, then unchanged ppo."""
-    base = ppo(world)
-    optimizer = replace(world.optimizer, learning_rate=3e-4)
+    base = ppo(preset)
+    optimizer = replace(preset.optimizer, learning_rate=3e-4)
     policy = replace(base.stages[0], optimizer=optimizer)
-    before = Phase("flow-matching", flow_matching(world, actor), steps=100)
+    before = Phase("flow-matching", flow_matching(preset, actor), steps=100)
     return replace(base, name="reinflow", actor=actor, stages=(policy, base.stages[1]), before=(before,), steps=50)
 
 
 METHOD = Method(
     paper="arXiv:2505.22094",
     recipe=reinflow,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline to online",
     base=recipes.ppo,

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Copy, Credit, Defaults, Experience, Method, Need, Recipe, Scene, State, groups
+from assay.method import LANGUAGE, Copy, Credit, Preset, Experience, Method, Need, Recipe, Scene, State, groups
 from assay.method import recipes, returns, with_policy
 from assay.parts import Constant, NoTrust, OutcomeCredit, PolicyGradient, WithGreedy
 
@@ -55,16 +55,16 @@ class AgainstGreedy(Credit):
         return experience.add({"advantage": (self.discount**left * ahead - penalty) * mask})
 
 
-def single(world: Defaults = LANGUAGE, factor: int = 8) -> Recipe:
+def single(preset: Preset = LANGUAGE, factor: int = 8) -> Recipe:
     """REINFORCE without a baseline: one answer to each of `factor` times as many prompts, a mean over decisions."""
-    base = recipes.reinforce(world)
+    base = recipes.reinforce(preset)
     assert base.rollout is not None
     more = base.set("group_size", 1).set("num_starts", factor * base.rollout.num_starts)
     return with_policy(replace(more, credit=(OutcomeCredit(Constant()),)), "none", PolicyGradient(trust=NoTrust()))
 
 
-def recipe(world: Defaults = LANGUAGE, credit: AgainstGreedy = AgainstGreedy()) -> Recipe:
-    base = single(world, 4)
+def recipe(preset: Preset = LANGUAGE, credit: AgainstGreedy = AgainstGreedy()) -> Recipe:
+    base = single(preset, 4)
     assert base.rollout is not None
     copies = {"reference": Copy(of="actor")}
     return replace(base, name="remax", rollout=WithGreedy(base.rollout), credit=(credit,), copies=copies)

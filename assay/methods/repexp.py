@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Annotation, AssayError, Copy, Defaults, Draw, Experience, Method, Need, Over, Prepare
+from assay.method import LANGUAGE, Annotation, AssayError, Copy, Preset, Draw, Experience, Method, Need, Over, Prepare
 from assay.method import Recipe, Scene, State, groups, one_later, random, recipes, with_policy
 from assay.parts import Clip, PolicyGradient, TokenMean, on_last_decision
 
@@ -103,8 +103,8 @@ class Elliptical(Prepare):
         return replace(experience, reward=experience.reward + paid)
 
 
-def recipe(world: Defaults = LANGUAGE, bonus: Elliptical = Elliptical()) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, bonus: Elliptical = Elliptical()) -> Recipe:
+    base = recipes.grpo(preset)
     paid = replace(base, credit=(bonus, *base.credit), copies={"start": Copy(of="actor")})
     return with_policy(paid, "repexp", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=TokenMean()))
 
@@ -112,7 +112,7 @@ def recipe(world: Defaults = LANGUAGE, bonus: Elliptical = Elliptical()) -> Reci
 METHOD = Method(
     paper="arXiv:2510.11686",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="sorting-3",
     family="policy gradient",
     base=recipes.grpo,

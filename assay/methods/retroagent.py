@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Choice, Defaults, Experience, Method, Origin, PromptedTask, Recipe
+from assay.method import LANGUAGE, AssayError, Choice, Preset, Experience, Method, Origin, PromptedTask, Recipe
 from assay.method import Reward, Rollout, Scene, State, TextTask, Verifier, groups, recipes
 from assay.parts import Episodes, ScaledReward, group_rows, on_last_decision
 
@@ -207,8 +207,8 @@ class Progress(Reward):
         return experience.with_columns(reward=experience.reward + on_last_decision(experience, gain).reward)
 
 
-def recipe(world: Defaults = LANGUAGE, history: History = group_success, lessons: bool = True) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, history: History = group_success, lessons: bool = True) -> Recipe:
+    base = recipes.grpo(preset)
     assert isinstance(base.rollout, Episodes)
     rewards = (Verifier(), ScaledReward(10.0), Progress(history=history))
     return replace(base, name="retroagent", rewards=rewards, rollout=Lessons(base.rollout) if lessons else base.rollout)
@@ -217,11 +217,11 @@ def recipe(world: Defaults = LANGUAGE, history: History = group_success, lessons
 METHOD = Method(
     paper="arXiv:2603.08561",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="sorting-3",
     family="guidance",
     base=recipes.grpo,
-    variants={"best-progress": lambda world: recipe(world, best_progress)},
+    variants={"best-progress": lambda preset: recipe(preset, best_progress)},
     departures=(
         "phi is a program: the share of the answer that the completion begins with; no reflection by the model",
         "a lesson is a solved prompt of an earlier group, not a text by the model; similarity is of letter pairs",

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from assay.method import PREFERENCES, Defaults, Experience, Method, Need, Recipe, Scored, Wrapper, model_name, recipes
+from assay.method import PREFERENCES, Preset, Experience, Method, Need, Recipe, Scored, Wrapper, model_name, recipes
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class ScoringActor:
         return getattr(self.actor, name)
 
 
-def recipe(world: Defaults = PREFERENCES) -> Recipe:
+def recipe(preset: Preset = PREFERENCES) -> Recipe:
     """Returns a trainer of a scorer on preference pairs; the actor is not trained."""
-    return replace(recipes.preference_score(world), name="reward-model", wrapper=ByScore("score"))
+    return replace(recipes.preference_score(preset), name="reward-model", wrapper=ByScore("score"))
 
 
 METHOD = Method(
     paper="arXiv:2203.02155",
     recipe=recipe,
-    worlds=(PREFERENCES,),
+    presets=(PREFERENCES,),
     default_task="sorting-5-pairs",
     family="preference",
     base=recipes.dpo,

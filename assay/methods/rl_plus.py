@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, Defaults, DemonstratedTask
+from assay.method import LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, Preset, DemonstratedTask
 from assay.method import Discrete, Experience, Loss, Method, MultiDiscrete, Need, Objective, Origin, Over, Recipe
 from assay.method import Rollout, Scene, Space, State, TrustRegion, View, Vocabulary, concatenate, recipes, with_policy
 from assay.parts import Around, Clip, Episodes, SequenceMean, TokenMean, Weighed, bounded_ratio, ratio_metrics
@@ -142,15 +142,15 @@ def uniform_probability(actions: Space) -> float:
     return 1.0 / (actions.size if isinstance(actions, Vocabulary) else actions.n)
 
 
-def mixed(world: Defaults = LANGUAGE) -> Recipe:
+def mixed(preset: Preset = LANGUAGE) -> Recipe:
     """Returns grpo with demonstrations of recorded probability 1: naive importance sampling."""
-    assert world.episodes is not None
-    return replace(recipes.grpo(world), name="grpo-mixed", rollout=WithDemonstrations(world.episodes))
+    assert preset.group_rollout is not None
+    return replace(recipes.grpo(preset), name="grpo-mixed", rollout=WithDemonstrations(preset.group_rollout))
 
 
-def recipe(world: Defaults = LANGUAGE, focus: float = 0.5, uniform: float = 0.0) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, focus: float = 0.5, uniform: float = 0.0) -> Recipe:
     """Returns grpo with demonstrations by the balanced ratio; `uniform` 1 is the released code, 0 the paper."""
-    return with_policy(mixed(world), "rl-plus", HybridPolicy(Clip(), focus, uniform, SequenceMean()))
+    return with_policy(mixed(preset), "rl-plus", HybridPolicy(Clip(), focus, uniform, SequenceMean()))
 
 
 METHOD = Method(

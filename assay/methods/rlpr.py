@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Defaults, Experience, Method, Recipe, Reward, Scene, Select, State
+from assay.method import LANGUAGE, AssayError, Copy, Preset, Experience, Method, Recipe, Reward, Scene, Select, State
 from assay.method import groups, logp_of, model_name, recipes, text, with_policy
 from assay.parts import Clip, GroupDeviation, GroupMean, Matches, OutcomeCredit, PolicyGradient, Reduce, SequenceMean
 from assay.parts import Weighted, WeightedSum, mean_probability, on_last_decision
@@ -130,13 +130,13 @@ FORMAT = "^[^>]*>[^>]+$"
 """Reasoning, the mark once, an answer."""
 
 
-def recipe(world: Defaults = LANGUAGE, bare: str = "", reduce: Reduce = mean_probability) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, bare: str = "", reduce: Reduce = mean_probability) -> Recipe:
     paid = {
         "reference": Weighted(ReferenceProbability(bare=bare, reduce=reduce), 0.9),
         "format": Weighted(Matches(FORMAT), 0.1),
     }
     base = replace(
-        recipes.grpo(world),
+        recipes.grpo(preset),
         rewards=(WeightedSum(paid),),
         select=AboveRunningDeviation(),
         credit=(OutcomeCredit(GroupMean(), GroupDeviation(1e-6)),),
@@ -148,7 +148,7 @@ def recipe(world: Defaults = LANGUAGE, bare: str = "", reduce: Reduce = mean_pro
 METHOD = Method(
     paper="arXiv:2506.18254",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="scratch",
     family="policy gradient",
     base=recipes.grpo,

@@ -9,7 +9,7 @@ never starts. Effort alone is maximised by padding: it needs the verifier beside
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, Reward, Verifier, recipes, with_kl_in_reward
+from assay.method import LANGUAGE, Preset, Method, Recipe, Reward, Verifier, recipes, with_kl_in_reward
 from assay.parts import ByLength, CountModes, Gated, Matches, Weighted, WeightedSum, inverse
 
 ANSWER, BACKTRACK = r"\S", r"\b([Ww]ait|[Tt]ry again|[Bb]ack)\b"
@@ -22,26 +22,26 @@ EFFORT = ByLength(PRICE, PRICE, curve=inverse)
 """-c / n whether right or wrong, c in proportion to the task's limit."""
 
 
-def with_rewards(world: Defaults, verifier: float, effort: float, of: Reward, step: str) -> Recipe:
-    base = with_kl_in_reward(recipes.ppo(world), "rlsp", 0.05)
+def with_rewards(preset: Preset, verifier: float, effort: float, of: Reward, step: str) -> Recipe:
+    base = with_kl_in_reward(recipes.ppo(preset), "rlsp", 0.05)
     answer = Gated(Matches(ANSWER, 0), Verifier(), threshold=0.5, closed=-0.5)
     both = WeightedSum({"answer": Weighted(answer, verifier), "effort": Weighted(of, effort)})
     return replace(base, rewards=(both,), credit=(CountModes({"backtracking": f".*({step}).*"}), *base.credit))
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    return with_rewards(world, 1.0, 1.0, EFFORT, BACKTRACK)
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    return with_rewards(preset, 1.0, 1.0, EFFORT, BACKTRACK)
 
 
-def search(world: Defaults = LANGUAGE, verifier: float = 0.8, effort: float = 0.2, unit: str = BACKTRACK) -> Recipe:
+def search(preset: Preset = LANGUAGE, verifier: float = 0.8, effort: float = 0.2, unit: str = BACKTRACK) -> Recipe:
     """Pays for steps of search instead of length, less for each further one."""
-    return with_rewards(world, verifier, effort, Matches(unit, 0, decay=0.5), unit)
+    return with_rewards(preset, verifier, effort, Matches(unit, 0, decay=0.5), unit)
 
 
 METHOD = Method(
     paper="arXiv:2502.06773",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="redo",
     family="policy gradient",
     base=recipes.ppo,

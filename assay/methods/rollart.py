@@ -11,12 +11,12 @@ its own; the next step overlaps.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
     """Returns grpo: the ratio to the policy that sampled makes older turns usable."""
-    return replace(recipes.grpo(world), name="rollart")
+    return replace(recipes.grpo(preset), name="rollart")
 
 
 METHOD = Method(

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, LANGUAGE, TABLE, Aggregation, Annotation, AssayError, Defaults, Experience, Loss
+from assay.method import CONTROL, LANGUAGE, TABLE, Aggregation, Annotation, AssayError, Preset, Experience, Loss
 from assay.method import Method, Need, Objective, Over, Recipe, View, recipes, with_policy
 from assay.parts import FreshSequences, TokenMean, Weighed
 
@@ -86,15 +86,15 @@ class UniformValue(Weighed, Objective):
         return torch.nn.functional.pad(torch.where(goes_on, value[:, 1:], 0.0), (0, 1))
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    base = replace(recipes.grpo(world), source=FreshSequences(minibatches=2))
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    base = replace(recipes.grpo(preset), source=FreshSequences(minibatches=2))
     return with_policy(base, "rover", UniformValue())
 
 
 METHOD = Method(
     paper="arXiv:2509.24981",
     recipe=recipe,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    presets=(LANGUAGE, CONTROL, TABLE),
     family="policy gradient",
     base=recipes.grpo,
     departures=("half the squared error", "rewards are divided by the group's deviation, as in the released script"),

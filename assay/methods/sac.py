@@ -11,7 +11,7 @@ from assay.method import CONTINUOUS, Method, recipes
 METHOD = Method(
     paper="arXiv:1812.05905",
     recipe=recipes.sac,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="pendulum",
     family="value-based",
     departures=(

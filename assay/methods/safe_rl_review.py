@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, Defaults, Experience, Method, Recipe, State, constrained, recipes, safe_ppo
+from assay.method import CONTROL, Preset, Experience, Method, Recipe, State, constrained, recipes, safe_ppo
 from assay.parts import CostCredit, CostToGo, LengthCost, Multiplier
 
 
@@ -73,14 +73,14 @@ def projection(limit: float = 1.0, rate: float = 1.0, credit: CostCredit = CostT
     return Multiplier(limit, Violation(), credit, Projected(rate))
 
 
-def lagrange(world: Defaults = CONTROL) -> Recipe:
+def lagrange(preset: Preset = CONTROL) -> Recipe:
     """Returns the recipe with gradient ascent on the dual in place of the PID controller."""
-    return constrained(recipes.ppo(world), Multiplier())
+    return constrained(recipes.ppo(preset), Multiplier())
 
 
-def projected(world: Defaults = CONTROL) -> Recipe:
+def projected(preset: Preset = CONTROL) -> Recipe:
     """Returns the recipe with the nearest advantage along which the cost falls, in place of a multiplier."""
-    return constrained(recipes.ppo(world), projection())
+    return constrained(recipes.ppo(preset), projection())
 
 
 METHOD = Method(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from assay.method import LANGUAGE, Copy, Defaults, Experience, Method, Recipe, Reward, Scene, State, Verifier, recipes
+from assay.method import LANGUAGE, Copy, Preset, Experience, Method, Recipe, Reward, Scene, State, Verifier, recipes
 from assay.parts import ByLabel, KlToReference, Matches, Product, Weighted, WeightedSum, geometric_mean, placed
 
 
@@ -37,7 +37,7 @@ ABSTAINED = Matches(r"^\s*(!|.*cannot be answered.*)\s*$")
 
 
 def recipe(
-    world: Defaults = LANGUAGE, made_up: float = 1.0, over: float = 0.5, abstained: Reward = ABSTAINED
+    preset: Preset = LANGUAGE, made_up: float = 1.0, over: float = 0.5, abstained: Reward = ABSTAINED
 ) -> Recipe:
     rules = {"abstained": abstained, "right": Verifier()}
     # What a file gives as the answer of an unanswerable question is its own way to abstain: right, by its verifier.
@@ -45,7 +45,7 @@ def recipe(
     scaled = {"answerable": {"wrong": -made_up}, "unanswerable": {"wrong": -made_up}}
     penalty = Product({"cell": ByLabel(scaled, rules), "confidence": Confidence()})
     total = WeightedSum({"table": Weighted(ByLabel(sure, rules)), "made_up": Weighted(penalty)})
-    base = recipes.ppo(world)
+    base = recipes.ppo(preset)
     policy = replace(base.stages[0], regularizers=(KlToReference(),))
     return replace(
         base, name="salu", rewards=(total,), copies={"reference": Copy(of="actor")}, stages=(policy, *base.stages[1:])
@@ -55,7 +55,7 @@ def recipe(
 METHOD = Method(
     paper="arXiv:2507.16951",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="needle-1",
     family="safe",
     base=recipes.ppo,

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, AssayError, Copy, Defaults, DemonstratedTask, Experience, Loss, Method
+from assay.method import LANGUAGE, Aggregation, AssayError, Copy, Preset, DemonstratedTask, Experience, Loss, Method
 from assay.method import Need, Objective, Prepare, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate
 from assay.method import groups, logits, model_name, recipes
 from assay.parts import Demonstrations, TokenMean, ratio_metrics
@@ -233,8 +233,8 @@ class ShownTwice(Source):
         yield concatenate([part for part in (bare, rest) if len(part)])
 
 
-def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, rate: float = 0.05) -> Recipe:
+    base = recipes.grpo(preset)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
     copies = {"teacher": Copy(of="actor", rate=rate)}
     return replace(base, name="sdpo", credit=(SelfTeacher(),), stages=stages, copies=copies)
@@ -243,7 +243,7 @@ def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
 METHOD = Method(
     paper="arXiv:2601.20802",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="sorting-5",
     family="distillation",
     base=recipes.grpo,

@@ -10,12 +10,12 @@ others. The selection is of the current policy, at every batch. A batch that shr
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 from assay.parts import WithGreedy
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    base = recipes.grpo(preset)
     assert base.rollout is not None
     return replace(base, name="self-interference", rollout=WithGreedy(base.rollout, skip=True))
 
@@ -23,7 +23,7 @@ def recipe(world: Defaults = LANGUAGE) -> Recipe:
 METHOD = Method(
     paper="arXiv:2510.02230",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="curriculum",
     base=recipes.grpo,
     departures=(

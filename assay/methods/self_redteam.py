@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Defaults, Experience, GameTask, Method, Recipe, Rollout
+from assay.method import LANGUAGE, AssayError, Copy, Preset, Experience, GameTask, Method, Recipe, Rollout
 from assay.method import RowStatistic, Scene, Stage, State, groups, recipes
 from assay.parts import Clip, Demonstrations, Episodes, KlInReward, LogLikelihood, OutcomeCredit, PolicyGradient
 from assay.parts import group_rows
@@ -98,21 +98,21 @@ class FixedOpponents(Rollout):
         return task.play_against(actor, rows, samples, draw, player=self.player, split=0)
 
 
-def recipe(world: Defaults = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
     """Returns self-play; with `supervised`, that many demonstrations are trained on after each batch, to keep other
     skills.
     """
     objective = PolicyGradient(trust=Clip(0.2, 0.2))
-    stages: tuple[Stage, ...] = (Stage("policy", ("actor",), (objective,), optimizer=world.optimizer),)
+    stages: tuple[Stage, ...] = (Stage("policy", ("actor",), (objective,), optimizer=preset.optimizer),)
     if supervised:
         likelihood = (LogLikelihood(),)
         shown = Demonstrations(supervised)
-        stages += (Stage("supervised", ("actor",), likelihood, optimizer=world.optimizer, source=shown),)
+        stages += (Stage("supervised", ("actor",), likelihood, optimizer=preset.optimizer, source=shown),)
     credit = (KlInReward(kl), OutcomeCredit(PlayerMean(), PlayerDeviation()))
-    episodes = world.episodes
+    episodes = preset.group_rollout
     assert isinstance(episodes, Episodes)
     rollout = SelfPlay(episodes.num_starts, episodes.group_size)
-    base = replace(recipes.grpo(world), name="self-redteam", rollout=rollout, copies={"reference": Copy(of="actor")})
+    base = replace(recipes.grpo(preset), name="self-redteam", rollout=rollout, copies={"reference": Copy(of="actor")})
     return replace(base, credit=credit, stages=stages)
 
 

@@ -10,12 +10,12 @@ demonstrations fires where none of them went, and a policy finds such places; it
 
 from dataclasses import replace
 
-from assay.method import CONTINUOUS, DEMOS, Defaults, Method, Recipe, classified, mixed, rlpd
+from assay.method import CONTINUOUS, DEMOS, Preset, Method, Recipe, classified, mixed, rlpd
 
 SOURCE = mixed(DEMOS, warmup=200)
 
 
-def recipe(world: Defaults = CONTINUOUS, refresh: bool = True) -> Recipe:
+def recipe(preset: Preset = CONTINUOUS, refresh: bool = True) -> Recipe:
     base = rlpd(SOURCE, discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
     return replace(classified(base, SOURCE, refresh), name="serl")
 
@@ -23,11 +23,11 @@ def recipe(world: Defaults = CONTINUOUS, refresh: bool = True) -> Recipe:
 METHOD = Method(
     paper="arXiv:2401.16013",
     recipe=recipe,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="peg",
     family="offline to online",
-    base=lambda world=CONTINUOUS: rlpd(SOURCE, discount=0.96, averaged=True),
-    variants={"fixed": lambda world: recipe(world, refresh=False)},
+    base=lambda preset=CONTINUOUS: rlpd(SOURCE, discount=0.96, averaged=True),
+    variants={"fixed": lambda preset: recipe(preset, refresh=False)},
     departures=(
         "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
         "batches of 32 own and 32 demonstrated rows (128 each), one actor step for four critic steps on one of them",

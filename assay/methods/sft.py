@@ -10,6 +10,6 @@ from assay.method import LANGUAGE, PREFERENCES, TABLE, Method, recipes
 METHOD = Method(
     paper="maximum likelihood",
     recipe=recipes.sft,
-    worlds=(LANGUAGE, PREFERENCES, TABLE),
+    presets=(LANGUAGE, PREFERENCES, TABLE),
     family="imitation",
 )

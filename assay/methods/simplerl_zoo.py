@@ -10,7 +10,7 @@ cut answers and the length of the others show what a longer mean length is made 
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, Reward, Verifier, recipes, with_regularizers
+from assay.method import LANGUAGE, Preset, Method, Recipe, Reward, Verifier, recipes, with_regularizers
 from assay.method import with_token_clip
 from assay.parts import ByLabel, CountModes, EntropyBonus, Gated, KlToReference, Matches, Weighted, WeightedSum
 
@@ -25,29 +25,29 @@ BEHAVIOURS = {
 }
 
 
-def recipe(world: Defaults = LANGUAGE, reward: Reward = Verifier()) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, reward: Reward = Verifier()) -> Recipe:
+    base = recipes.grpo(preset)
     counted = replace(base, rewards=(reward,), credit=(CountModes(BEHAVIOURS), *base.credit))
     ours = with_token_clip(counted, "simplerl-zoo")
     return with_regularizers(ours, EntropyBonus(0.001), KlToReference(1e-4))
 
 
-def strict(world: Defaults = LANGUAGE, box: str = BOX) -> Recipe:
+def strict(preset: Preset = LANGUAGE, box: str = BOX) -> Recipe:
     """The table that a missing box overrules."""
     table = ByLabel({"": {"right": 1.0, "wrong": -0.5}}, label="")
-    return recipe(world, Gated(Matches(box, 0), table, threshold=0.5, closed=-1.0))
+    return recipe(preset, Gated(Matches(box, 0), table, threshold=0.5, closed=-1.0))
 
 
-def independent(world: Defaults = LANGUAGE, box: str = BOX) -> Recipe:
+def independent(preset: Preset = LANGUAGE, box: str = BOX) -> Recipe:
     """Correctness and box paid apart: 1, 0.5, -0.5, -1 up to a constant, which no advantage has."""
     both = {"verifier": Weighted(Verifier(), 1.5), "box": Weighted(Matches(box, 0), 0.5)}
-    return recipe(world, WeightedSum(both))
+    return recipe(preset, WeightedSum(both))
 
 
 METHOD = Method(
     paper="arXiv:2503.18892",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="formats",
     family="policy gradient",
     base=recipes.grpo,

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Defaults, Experience, Method, Prepare, Recipe, Scene, State, likeliest, model_name
+from assay.method import LANGUAGE, Preset, Experience, Method, Prepare, Recipe, Scene, State, likeliest, model_name
 from assay.method import nucleus_entropy, over_logits, recipes, with_regularizers
 from assay.parts import MaskedEntropy, mean_above
 
@@ -61,9 +61,9 @@ class AnchorEntropy(Prepare):
 
 
 def recipe(
-    world: Defaults = LANGUAGE, beta: float = 0.005, mass: float = 0.8, peak: float = 0.8, *, crossing: bool = False
+    preset: Preset = LANGUAGE, beta: float = 0.005, mass: float = 0.8, peak: float = 0.8, *, crossing: bool = False
 ) -> Recipe:
-    base = recipes.dr_grpo(world).set("trust.low", 0.28).set("trust.high", 0.28)
+    base = recipes.dr_grpo(preset).set("trust.low", 0.28).set("trust.high", 0.28)
     anchored = replace(base, name="siren", credit=(*base.credit, AnchorEntropy(mass, crossing, peak)))
     return with_regularizers(anchored, MaskedEntropy(beta, mass, crossing, peak))
 
@@ -73,7 +73,7 @@ USUAL = partial(recipe, crossing=True)
 METHOD = Method(
     paper="arXiv:2509.25133",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="policy gradient",
     base=recipes.dr_grpo,
     variants={"siren-usual": USUAL},

@@ -9,20 +9,20 @@ cannot. A tie loses in training; in a vote it is broken by the shuffled order.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes, with_regularizers
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes, with_regularizers
 from assay.parts import Episodes, FromFunction, KlToReference, RightRanking, SequenceMean
 
 
-def recipe(world: Defaults = LANGUAGE, kl: float = 0.08) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, kl: float = 0.08) -> Recipe:
     rollout, reward = Episodes(num_starts=32, group_size=4), FromFunction(RightRanking())
-    judge = replace(recipes.grpo(world), name="spct-grm", rollout=rollout, rewards=(reward,))
+    judge = replace(recipes.grpo(preset), name="spct-grm", rollout=rollout, rewards=(reward,))
     return with_regularizers(judge, KlToReference(kl, aggregate=SequenceMean()))
 
 
 METHOD = Method(
     paper="arXiv:2504.02495",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="judging",
     family="preference",
     base=recipes.grpo,

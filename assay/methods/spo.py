@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, LANGUAGE, TABLE, AssayError, Credit, Defaults, Draw, Experience, Method, Need, Prepare
+from assay.method import CONTROL, LANGUAGE, TABLE, AssayError, Credit, Preset, Draw, Experience, Method, Need, Prepare
 from assay.method import Recipe, ResumableTask, Rollout, Scene, Stage, State, Task, concatenate, first_decisions
 from assay.method import most_decisions, recipes
 from assay.parts import Clip, OutcomeCredit, PolicyGradient, Whiten, group_rows
@@ -236,11 +236,11 @@ def segments(whole: Experience, segment_BT: Tensor, part_B: Tensor) -> Experienc
     ).add({"answer": whole.mask, "probe": torch.zeros(len(whole), dtype=torch.bool)})
 
 
-def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, rollout: Chain | Tree | None = None) -> Recipe:
     """Returns segment credit with a clipped ratio, from chains or, given Tree(), from trees."""
-    base = recipes.grpo(world)
+    base = recipes.grpo(preset)
     assert base.rollout is not None
-    stage = Stage("policy", ("actor",), (PolicyGradient(trust=Clip(0.2, 0.2)),), optimizer=world.optimizer)
+    stage = Stage("policy", ("actor",), (PolicyGradient(trust=Clip(0.2, 0.2)),), optimizer=preset.optimizer)
     credit = (SegmentCredit(), Uncertain(0.9), WithCredit(), Whiten())
     chain = Chain(base.rollout.num_starts, group_size=8)
     return replace(base, name="spo", rollout=rollout or chain, credit=credit, stages=(stage,))
@@ -249,7 +249,7 @@ def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> R
 METHOD = Method(
     paper="arXiv:2505.23564",
     recipe=recipe,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    presets=(LANGUAGE, CONTROL, TABLE),
     family="credit assignment",
     base=recipes.grpo,
     aliases=("spo-chain",),

@@ -9,12 +9,12 @@ ring in which the policy serves one group while the others step, loss and rows a
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Defaults, Method, Recipe, recipes
+from assay.method import CONTROL, Preset, Method, Recipe, recipes
 
 
-def recipe(world: Defaults = CONTROL) -> Recipe:
+def recipe(preset: Preset = CONTROL) -> Recipe:
     """Returns ppo: where its workers run is an option of the run."""
-    return replace(recipes.ppo(world), name="srl-system")
+    return replace(recipes.ppo(preset), name="srl-system")
 
 
 METHOD = Method(

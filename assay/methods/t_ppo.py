@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, AssayError, Credit, Defaults, Draw, Experience, Method, Need, Prepare
+from assay.method import LANGUAGE, Aggregation, AssayError, Credit, Preset, Draw, Experience, Method, Need, Prepare
 from assay.method import Recipe, ResumableTask, Rollout, Scene, State, Target, View, concatenate, has_turns
 from assay.method import most_decisions, random, recipes, returns
 from assay.parts import DualClip, OfState, PolicyGradient, Td, Whiten
@@ -215,12 +215,12 @@ FINISHED_VALUE = Td(RewardToGo(), of=OfState(), aggregate=Finished())
 """(V(s_t) - G_t)^2 / 2 over the decisions of finished episodes."""
 
 
-def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 0) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, slots: int = 256, window: int = 0) -> Recipe:
     """Returns PPO with windows (0: from the task's limit), extended advantages, a critic of finished answers."""
-    base = recipes.ppo(world)
+    base = recipes.ppo(preset)
     policy = replace(base.stages[0], objective=(PolicyGradient(trust=DualClip(0.2, 0.28, 10.0)),), regularizers=())
     value = replace(base.stages[1], critic=(FINISHED_VALUE,))
-    credit = (ExtendedGae(world.gae.discount, world.gae.gae_lambda), WithoutTail(1), Whiten())
+    credit = (ExtendedGae(preset.gae.discount, preset.gae.gae_lambda), WithoutTail(1), Whiten())
     rollout = Windows(slots, window)
     return replace(base, name="t-ppo", rollout=rollout, curriculum=None, credit=credit, stages=(policy, value))
 
@@ -228,7 +228,7 @@ def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 0) -> Rec
 METHOD = Method(
     paper="arXiv:2506.15050",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="long context",
     base=recipes.ppo,
     aliases=("truncated-ppo",),

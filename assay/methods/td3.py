@@ -11,7 +11,7 @@ from assay.method import CONTINUOUS, Method, recipes
 METHOD = Method(
     paper="arXiv:1802.09477",
     recipe=recipes.td3,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="pendulum",
     family="value-based",
     departures=(

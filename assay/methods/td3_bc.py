@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTINUOUS, Annotation, Ask, Body, Context, Defaults, Experience, Loss, Method, Need, Objective
+from assay.method import CONTINUOUS, Annotation, Ask, Body, Context, Preset, Experience, Loss, Method, Need, Objective
 from assay.method import Over, Recipe, Regularizer, Spec, View, logged, model_name, recipes, td3
 from assay.models import ActionValue, Critic, Deterministic, Perceptron, Policy
 from assay.parts import Log, OverTransitions
@@ -131,9 +131,9 @@ class NearRecorded(OverTransitions, Regularizer):
         return Loss(self.coefficient * distance.sum(), self.count(batch), metrics)
 
 
-def td3_bc(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float = 2.5) -> Recipe:
+def td3_bc(preset: Preset = CONTINUOUS, log: Log | None = None, weight: float = 2.5) -> Recipe:
     """TD3+BC (arXiv:2106.06860): TD3 on an offline dataset, its actor regularised towards the recorded actions."""
-    base, settings, source = td3(world), world.offline, logged(world, log)
+    base, settings, source = td3(preset), preset.offline, logged(preset, log)
     body = Standardised(settings.body) if settings.standardised else settings.body
     critic, actor = (replace(stage, optimizer=settings.optimizer) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
@@ -145,7 +145,7 @@ def td3_bc(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float =
 METHOD = Method(
     paper="arXiv:2106.06860",
     recipe=td3_bc,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline",
     base=recipes.td3,

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Credit, Defaults, Experience, Method, Recipe, Reward, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Credit, Preset, Experience, Method, Recipe, Reward, Scene, State, groups, recipes
 from assay.method import with_regularizers
 from assay.parts import FromFunction, KlToReference, OutcomeJudge, PairwiseJudge, RightRanking, SequenceMean, margins
 from assay.parts import on_last_decision
@@ -77,21 +77,21 @@ class Refitted(Reward):
 KL = KlToReference(1e-4, aggregate=SequenceMean())
 
 
-def recipe(world: Defaults = LANGUAGE, judge: PairwiseJudge = OutcomeJudge(), graded: bool = False) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, judge: PairwiseJudge = OutcomeJudge(), graded: bool = False) -> Recipe:
     credit = PairwiseCredit(judge, graded)
-    return with_regularizers(replace(recipes.grpo(world), name="think-rm", credit=(credit,)), KL)
+    return with_regularizers(replace(recipes.grpo(preset), name="think-rm", credit=(credit,)), KL)
 
 
-def of_judge(world: Defaults = LANGUAGE) -> Recipe:
+def of_judge(preset: Preset = LANGUAGE) -> Recipe:
     """Trains the judge itself, by grpo: 1 if the best response is strictly first, else 0."""
     reward = FromFunction(RightRanking(wrong=0.0))
-    return with_regularizers(replace(recipes.grpo(world), name="think-rm:judge", rewards=(reward,)), KL)
+    return with_regularizers(replace(recipes.grpo(preset), name="think-rm:judge", rewards=(reward,)), KL)
 
 
 METHOD = Method(
     paper="arXiv:2505.16265",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="judging",
     family="preference",
     base=recipes.grpo,

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from assay.method import LANGUAGE, Curriculum, Defaults, Experience, Method, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Curriculum, Preset, Experience, Method, Recipe, Scene, State, groups, recipes
 from assay.parts import Revisits, next_starts
 
 
@@ -66,21 +66,21 @@ class Pair(Curriculum):
         state["rates"] = {**state["rates"], **rates}
 
 
-def recipe(world: Defaults = LANGUAGE, pick: Pair = Pair()) -> Recipe:
-    base = recipes.grpo(world)
+def recipe(preset: Preset = LANGUAGE, pick: Pair = Pair()) -> Recipe:
+    base = recipes.grpo(preset)
     assert base.rollout is not None
     return replace(base, name="wgrpo-pairing", curriculum=pick, rollout=Revisits(base.rollout.num_starts))
 
 
-def variance(world: Defaults = LANGUAGE, pool: int = 64) -> Recipe:
+def variance(preset: Preset = LANGUAGE, pool: int = 64) -> Recipe:
     """The two prompts whose success rate is nearest to one half."""
-    return recipe(world, Pair(pool, 0.5, 0.5))
+    return recipe(preset, Pair(pool, 0.5, 0.5))
 
 
 METHOD = Method(
     paper="arXiv:2602.03452",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     default_task="levels",
     family="curriculum",
     base=recipes.grpo,

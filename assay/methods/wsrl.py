@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CRITIC_BODY, OPTIMIZER, TARGETS, Adam, CriticLoss, Defaults, Experience, Loss
+from assay.method import CONTINUOUS, CRITIC_BODY, OPTIMIZER, TARGETS, Adam, CriticLoss, Preset, Experience, Loss
 from assay.method import Method, ModelSpec, Phase, Recipe, Scene, State, View, cql, mixed, recipes, rlpd
 from assay.models import ActionValue, Critic, Policy, SquashedGaussian, Temperature
 from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at
@@ -102,7 +102,7 @@ def offline(log: Log, weight: float = 5.0, calibrated: bool = False) -> Recipe:
 
 
 def wsrl(
-    world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG, calibrated: bool = False
+    preset: Preset = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG, calibrated: bool = False
 ) -> Recipe:
     """WSRL (arXiv:2412.07762): CQL on an offline dataset, `warmup` steps of the frozen policy, then SAC without the
     data.
@@ -115,7 +115,7 @@ def wsrl(
     return replace(online, name="wsrl", critics=first.critics, before=(Phase("offline", first, 100, HANDED),))
 
 
-def from_scratch(world: Defaults = CONTINUOUS, log: Log = LOG) -> Recipe:
+def from_scratch(preset: Preset = CONTINUOUS, log: Log = LOG) -> Recipe:
     """RLPD (arXiv:2302.02948), wsrl's rival: the same online phase without a first one; half of every batch are offline
     rows, and updates start after 64 decisions.
     """
@@ -125,7 +125,7 @@ def from_scratch(world: Defaults = CONTINUOUS, log: Log = LOG) -> Recipe:
 METHOD = Method(
     paper="arXiv:2412.07762",
     recipe=wsrl,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline to online",
     base=recipes.sac,

@@ -47,7 +47,6 @@ class Policy(ActorSpec):
     )
 
     def build(self, spec: Spec) -> nn.Module:
-        """Returns the module for this task."""
         return self.head.on(self.body, spec)
 
 
@@ -73,7 +72,6 @@ class Critic(CriticSpec):
     )
 
     def build(self, spec: Spec) -> nn.Module:
-        """Returns the module for this task."""
         return self.head.on(self.body, spec)
 
 

@@ -4,8 +4,7 @@
 # fmt: off
 from assay.parts.aggregations import (
     FixedLength as FixedLength, OverDecisions as OverDecisions, OverTransitions as OverTransitions,
-    PromptMean as PromptMean, SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean,
-    Weighed as Weighed,
+    SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean, Weighed as Weighed,
 )
 from assay.parts.constraints.cost import (
     CostCredit as CostCredit, CostCritic as CostCritic, CostToGo as CostToGo, CostValues as CostValues,
@@ -68,8 +67,8 @@ from assay.parts.rewards.function import (
     FromFunction as FromFunction, on_last_decision as on_last_decision, uniform_of as uniform_of,
 )
 from assay.parts.rewards.judges import (
-    FunctionJudge as FunctionJudge, ModelJudge as ModelJudge, OutcomeJudge as OutcomeJudge,
-    PairwiseJudge as PairwiseJudge, margins as margins,
+    FunctionJudge as FunctionJudge, OutcomeJudge as OutcomeJudge, PairwiseJudge as PairwiseJudge,
+    margins as margins,
 )
 from assay.parts.rewards.labels import ByLabel as ByLabel, check_labels as check_labels, labels_of as labels_of
 from assay.parts.rewards.learned import FromModel as FromModel

@@ -47,11 +47,9 @@ class TokenMean(Aggregation):
     together: ClassVar[str | None] = None
 
     def weigh(self, batch: Experience) -> Tensor:
-        """Returns the mask."""
         return batch.weight
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the number of decisions."""
         return batch.num_decisions
 
 
@@ -98,31 +96,7 @@ class SequenceSum(OverEpisodes, Aggregation):
     """
 
     def weigh(self, batch: Experience) -> Tensor:
-        """Returns the mask."""
         return batch.weight
-
-
-@dataclass(frozen=True)
-class PromptMean(Aggregation):
-    """Averages over the decisions of each group, then over groups: every prompt has the same weight.
-
-    Degenerate: if the batch is one group, the loss is that of TokenMean; without groups each row is one.
-    """
-
-    together: ClassVar[str | None] = "group"
-
-    def weigh(self, batch: Experience) -> Tensor:
-        """Returns mask / decisions of the group."""
-        in_group = groups.row_groups(batch)
-        decisions = groups.total(batch.mask.sum(1), in_group)[in_group.index].clamp(min=1)
-        return batch.mask / decisions.unsqueeze(1).to(batch.reward.dtype)
-
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of groups with a decision."""
-        has_decision = batch.mask.any(1)
-        if batch.group is None:
-            return has_decision.sum()
-        return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.group[has_decision]).numel()
 
 
 # ------------------------------------------------------------------------------------------------ counts of terms

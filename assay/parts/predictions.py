@@ -27,7 +27,6 @@ class OfState(Prediction):
         return value
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """Returns raw outputs [B, T, M]."""
         outputs: Tensor = critic.outputs(rows.context)
         return outputs
 
@@ -39,12 +38,10 @@ class OfAction(Prediction):
     model: str = model_name("q")
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
-        """Returns values [N, B, T]."""
         values: Tensor = critic(rows.context, rows.action)
         return values
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """Returns raw outputs [N, B, T, M]."""
         outputs: Tensor = critic.outputs(rows.context, rows.action)
         return outputs
 
@@ -60,12 +57,10 @@ class OfChoice(Prediction):
     title: str = "q"
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
-        """Returns values [B, T]."""
         values: Tensor = critic.values(rows.context)
         return values.gather(-1, rows.action.unsqueeze(-1)).squeeze(-1)
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """Returns raw outputs [B, T, M]."""
         outputs: Tensor = critic.outputs(rows.context)
         place = rows.action[..., None, None].expand(*rows.action.shape, 1, outputs.shape[-1])
         return outputs.gather(-2, place).squeeze(-2)

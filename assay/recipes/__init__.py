@@ -1,4 +1,4 @@
-"""Base recipes: each a function of the task defaults (`world`) it is built for."""
+"""Base recipes: each a function of the task defaults (`preset`) it is built for."""
 
 from assay.core.lazy import attach
 

@@ -21,65 +21,65 @@ from assay.parts.predictions import OfState
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue, OwnAction
 from assay.parts.targets.recorded import RecordedAction
-from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 from assay.recipes.off_policy import dqn
+from assay.recipes.presets import CONTINUOUS, CONTROL, Preset
 
 
-def logged(world: Defaults, log: Log | None = None) -> Logged:
+def logged(preset: Preset, log: Log | None = None) -> Logged:
     """Returns a source of batches from an offline dataset, by default that of the task defaults."""
-    return Logged((log or world.offline.log,), world.offline.batch, world.offline.updates)
+    return Logged((log or preset.offline.log,), preset.offline.batch, preset.offline.updates)
 
 
 def iql(
-    world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, inverse_temperature: float = 3.0
+    preset: Preset = CONTROL, log: Log | None = None, level: float = 0.7, inverse_temperature: float = 3.0
 ) -> Recipe:
     """IQL (arXiv:2110.06169): expectile value regression, one-step targets, advantage-weighted regression."""
-    step = world.offline.optimizer
+    step = preset.offline.optimizer
     return Recipe(
         name="iql",
-        actor=world.actor,
-        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
+        actor=preset.actor,
+        critics={"value": preset.value, "q": replace(preset.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005)},
-        source=logged(world, log),
+        source=logged(preset, log),
         stages=(
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(level), OfState()),), optimizer=step),
             Stage("actor", ("actor",), (AdvantageRegression(inverse_temperature),), optimizer=step),
             Stage("q", trains=("q",), critic=(Td(NextValue()),), optimizer=step),
         ),
-        steps=world.offline.steps,
+        steps=preset.offline.steps,
     )
 
 
-def cql(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float | None = None) -> Recipe:
+def cql(preset: Preset = CONTINUOUS, log: Log | None = None, weight: float | None = None) -> Recipe:
     """CQL(H) (arXiv:2006.04779): SAC on an offline dataset (double DQN for discrete actions) with CQL's penalty; its
     weight is that of the task defaults unless given.
     """
-    weight = world.offline.penalty if weight is None else weight
-    return conservative_dqn(world, log, weight) if world.discrete else conservative_sac(world, log, weight)
+    weight = preset.offline.penalty if weight is None else weight
+    return conservative_dqn(preset, log, weight) if preset.discrete else conservative_sac(preset, log, weight)
 
 
-def conservative_sac(world: Defaults, log: Log | None, weight: float) -> Recipe:
+def conservative_sac(preset: Preset, log: Log | None, weight: float) -> Recipe:
     """Returns CQL for continuous actions."""
-    body, step = world.offline.body, world.offline.optimizer
-    slow = world.offline.slow or step
+    body, step = preset.offline.body, preset.offline.optimizer
+    slow = preset.offline.slow or step
     return Recipe(
         name="cql",
         actor=Policy(body, SquashedGaussian()),
         critics={"q": Critic(body, ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
-        source=logged(world, log),
+        source=logged(preset, log),
         stages=(
             Stage("critic", trains=("q",), critic=(Td(OwnAction()), Conservative(weight)), optimizer=step),
             Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=slow),
         ),
-        steps=world.offline.steps,
+        steps=preset.offline.steps,
     )
 
 
-def conservative_dqn(world: Defaults, log: Log | None, weight: float) -> Recipe:
+def conservative_dqn(preset: Preset, log: Log | None, weight: float) -> Recipe:
     """Returns CQL for discrete actions."""
-    base = dqn(world)
+    base = dqn(preset)
     terms = (*base.stages[0].critic, ConservativeChoices(weight))
-    stage = replace(base.stages[0], critic=terms, optimizer=world.offline.optimizer)
-    source, steps = logged(world, log), world.offline.steps
+    stage = replace(base.stages[0], critic=terms, optimizer=preset.offline.optimizer)
+    source, steps = logged(preset, log), preset.offline.steps
     return replace(base, name="cql", rollout=None, source=source, stages=(stage,), steps=steps)

@@ -13,7 +13,7 @@ from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import TaskCost
 from assay.parts.targets.recorded import Column
 from assay.recipes.actor_critic import ppo
-from assay.recipes.defaults import CONTROL, Defaults
+from assay.recipes.presets import CONTROL, Preset
 
 
 def constrained(base: Recipe, constraint: Constraint, cost: Reward = TaskCost()) -> Recipe:
@@ -21,15 +21,15 @@ def constrained(base: Recipe, constraint: Constraint, cost: Reward = TaskCost())
     return replace(base, rewards=(*base.rewards, cost), constraints=(*base.constraints, constraint))
 
 
-def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
+def with_cost_critic(base: Recipe, preset: Preset) -> Recipe:
     """Returns the base with a critic `cost_value` and its stage, for constraints whose credit is a CostCritic."""
     loss = Td(Column("cost_return"), of=OfState("cost_value"))
-    stage = Stage("cost value", trains=("cost_value",), critic=(loss,), optimizer=world.optimizer)
-    return replace(base, critics={**base.critics, "cost_value": world.value}, stages=(*base.stages, stage))
+    stage = Stage("cost value", trains=("cost_value",), critic=(loss,), optimizer=preset.optimizer)
+    return replace(base, critics={**base.critics, "cost_value": preset.value}, stages=(*base.stages, stage))
 
 
-def safe_ppo(world: Defaults = CONTROL, cost: Reward = TaskCost()) -> Recipe:
+def safe_ppo(preset: Preset = CONTROL, cost: Reward = TaskCost()) -> Recipe:
     """PPO with a PID-controlled multiplier that holds the cost at a limit (arXiv:2007.03964), and a cost critic."""
-    credit = CostCritic(world.gae.discount, world.gae.gae_lambda)
-    base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit), cost)
+    credit = CostCritic(preset.gae.discount, preset.gae.gae_lambda)
+    base = constrained(with_cost_critic(ppo(preset), preset), Multiplier(rule=Pid(), credit=credit), cost)
     return replace(base, name="safe-rl-review")

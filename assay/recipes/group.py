@@ -14,21 +14,21 @@ from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import SequenceRatio
 from assay.parts.objectives.trust import Clip, NoTrust, SoftGate, StopGradientWeight
-from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.recipes.presets import LANGUAGE, Preset
 
 
-def group_reinforce(world: Defaults = LANGUAGE) -> Recipe:
+def group_reinforce(preset: Preset = LANGUAGE) -> Recipe:
     """Groups of samples, outcome minus group mean on every decision, one on-policy REINFORCE step."""
     objective = PolicyGradient(trust=NoTrust(), aggregate=TokenMean())
     return Recipe(
         name="group_reinforce",
-        actor=world.actor,
-        rollout=world.episodes,
+        actor=preset.actor,
+        rollout=preset.group_rollout,
         curriculum=InOrder(),
         credit=(OutcomeCredit(GroupMean()),),
-        source=world.once,
-        stages=(Stage("policy", trains=("actor",), objective=(objective,), optimizer=world.optimizer),),
-        steps=world.steps,
+        source=preset.on_policy_source,
+        stages=(Stage("policy", trains=("actor",), objective=(objective,), optimizer=preset.optimizer),),
+        steps=preset.steps,
     )
 
 
@@ -61,51 +61,52 @@ def with_kl_in_reward(recipe: Recipe, name: str, coefficient: float) -> Recipe:
     return replace(recipe, name=name, credit=credit, copies=copies)
 
 
-def reinforce(world: Defaults = LANGUAGE) -> Recipe:
+def reinforce(preset: Preset = LANGUAGE) -> Recipe:
     """REINFORCE (Williams 1992) with the batch mean as baseline: -(R - mean R) log pi(y), whole sequences."""
-    base = replace(group_reinforce(world), credit=(OutcomeCredit(BatchMean()),))
+    base = replace(group_reinforce(preset), credit=(OutcomeCredit(BatchMean()),))
     return with_policy(base, "reinforce", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum()))
 
 
-def rloo(world: Defaults = LANGUAGE) -> Recipe:
+def rloo(preset: Preset = LANGUAGE) -> Recipe:
     """RLOO (arXiv:2402.14740): REINFORCE with the mean of the group's other members as baseline; unbiased."""
-    base = replace(group_reinforce(world), credit=(OutcomeCredit(LeaveOneOut()),))
+    base = replace(group_reinforce(preset), credit=(OutcomeCredit(LeaveOneOut()),))
     return with_policy(base, "rloo", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum()))
 
 
-def grpo(world: Defaults = LANGUAGE) -> Recipe:
+def grpo(preset: Preset = LANGUAGE) -> Recipe:
     """GRPO (arXiv:2402.03300): advantage divided by the group's deviation, clipped ratio, mean within each sequence."""
-    base = replace(group_reinforce(world), credit=(OutcomeCredit(GroupMean(), GroupDeviation()),), source=world.reuse)
+    credit = (OutcomeCredit(GroupMean(), GroupDeviation()),)
+    base = replace(group_reinforce(preset), credit=credit, source=preset.minibatch_source)
     return with_policy(base, "grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=SequenceMean()))
 
 
-def dr_grpo(world: Defaults = LANGUAGE, length: int = 64) -> Recipe:
+def dr_grpo(preset: Preset = LANGUAGE, length: int = 64) -> Recipe:
     """Dr. GRPO (arXiv:2503.20783): divides neither by the group's deviation nor by the sequence's own length."""
-    base = replace(grpo(world), credit=(OutcomeCredit(GroupMean()),))
+    base = replace(grpo(preset), credit=(OutcomeCredit(GroupMean()),))
     return with_policy(base, "dr-grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
 
 
-def dapo(world: Defaults = LANGUAGE) -> Recipe:
+def dapo(preset: Preset = LANGUAGE) -> Recipe:
     """DAPO (arXiv:2503.14476): clip-higher, token mean, groups without signal are sampled again, and on tokens a soft
     penalty of answers near the limit.
     """
-    base = grpo(world)
-    shaping = (OverlongPenalty(),) if world.tokens else ()
+    base = grpo(preset)
+    shaping = (OverlongPenalty(),) if preset.tokens else ()
     base = replace(base, select=Informative(), credit=(*shaping, *base.credit))
     return with_policy(base, "dapo", PolicyGradient(trust=Clip(0.2, 0.28), aggregate=TokenMean()))
 
 
-def gspo(world: Defaults = LANGUAGE) -> Recipe:
+def gspo(preset: Preset = LANGUAGE) -> Recipe:
     """GSPO (arXiv:2507.18071): clips the sequence's geometric-mean ratio."""
     objective = PolicyGradient(ratio=SequenceRatio(), trust=Clip(3e-4, 4e-4), aggregate=SequenceMean())
-    return with_policy(grpo(world), "gspo", objective)
+    return with_policy(grpo(preset), "gspo", objective)
 
 
-def cispo(world: Defaults = LANGUAGE) -> Recipe:
+def cispo(preset: Preset = LANGUAGE) -> Recipe:
     """CISPO (arXiv:2506.13585): clipped importance weights without gradient; no decision loses its gradient."""
-    return with_policy(grpo(world), "cispo", PolicyGradient(trust=StopGradientWeight(1.0, 4.0), aggregate=TokenMean()))
+    return with_policy(grpo(preset), "cispo", PolicyGradient(trust=StopGradientWeight(1.0, 4.0), aggregate=TokenMean()))
 
 
-def sapo(world: Defaults = LANGUAGE) -> Recipe:
+def sapo(preset: Preset = LANGUAGE) -> Recipe:
     """SAPO (arXiv:2511.20347): a smooth gate on the ratio instead of a clip, steeper for negative advantages."""
-    return with_policy(grpo(world), "sapo", PolicyGradient(trust=SoftGate(1.0, 1.05), aggregate=SequenceMean()))
+    return with_policy(grpo(preset), "sapo", PolicyGradient(trust=SoftGate(1.0, 1.05), aggregate=SequenceMean()))

@@ -9,14 +9,14 @@ from assay.models.heads.score import TextScore
 from assay.models.model import Critic
 from assay.parts.critics.score import BradleyTerry
 from assay.parts.sources.demonstrations import Pairs
-from assay.recipes.defaults import PREFERENCES, Defaults
+from assay.recipes.presets import PREFERENCES, Preset
 
 
-def preference_score(world: Defaults = PREFERENCES) -> Recipe:
+def preference_score(preset: Preset = PREFERENCES) -> Recipe:
     """Trains a transformer that scores completions on the task's preference pairs; the actor is not trained."""
     return Recipe(
         name="preference-score",
-        actor=world.actor,
+        actor=preset.actor,
         critics={"score": Critic(Transformer(64), TextScore())},
         source=Pairs(batch=64),
         stages=(Stage("score", trains=("score",), critic=(BradleyTerry("score"),), optimizer=Adam(1e-3)),),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.recipe import Recipe
-from assay.recipes.defaults import EVERY, Defaults
+from assay.recipes.presets import EVERY, Preset
 
 FAMILIES = (
     "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
@@ -21,11 +21,11 @@ FAMILIES = (
 class Method:
     """One method: its paper, recipe and departures from the paper. Its claims are `assay/claims/KEY.py`.
 
-    `worlds` are the task defaults it works with, the four of EVERY unless given; `default_task` is the task it is
+    `presets` are the kinds of task it works with, the four of EVERY unless given; `default_task` is the task it is
     shown on. The formula is in the module's docstring. `key` is its name if that is not the module's with '-' for '_'.
     `base` makes the recipe that it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a
     base. `aliases` are further names of the method, `variants` further recipes of the paper, each a function of the
-    world.
+    preset.
 
     A system changes how a recipe runs: `options` are the options of a run that it takes where the user gives none, by
     the names of their fields (`gatherers`, `lag`, `env_workers`).
@@ -33,7 +33,7 @@ class Method:
 
     paper: str
     recipe: Callable[..., Recipe]
-    worlds: tuple[Defaults, ...] = EVERY
+    presets: tuple[Preset, ...] = EVERY
     default_task: str = "countdown"
     departures: tuple[str, ...] = ()
     key: str = ""

@@ -17,10 +17,10 @@ from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy, GaussianNoise
 from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
-from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
+from assay.recipes.presets import CONTINUOUS, CONTROL, Preset
 
 
-def dqn(world: Defaults = CONTROL) -> Recipe:
+def dqn(preset: Preset = CONTROL) -> Recipe:
     """Double DQN (arXiv:1509.06461): epsilon-greedy, replay buffer, a target network copied every 128 updates.
 
     Sizes are those commonly tuned for CartPole, with a decaying step size.
@@ -28,7 +28,7 @@ def dqn(world: Defaults = CONTROL) -> Recipe:
     optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
     return Recipe(
         name="dqn",
-        actor=Policy(world.off_policy.body, Greedy()),
+        actor=Policy(preset.off_policy.body, Greedy()),
         copies={"target": Copy(of="actor", rate=1.0, every=128)},
         rollout=Fragments(num_envs=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
         source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
@@ -37,12 +37,12 @@ def dqn(world: Defaults = CONTROL) -> Recipe:
     )
 
 
-def td3(world: Defaults = CONTINUOUS) -> Recipe:
+def td3(preset: Preset = CONTINUOUS) -> Recipe:
     """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update.
 
     Exploration noise decays from the whole half-range to a tenth of it; the paper starts with random actions instead.
     """
-    settings, step = world.off_policy, world.off_policy.optimizer
+    settings, step = preset.off_policy, preset.off_policy.optimizer
     return Recipe(
         name="td3",
         actor=Policy(settings.body, Deterministic()),
@@ -58,9 +58,9 @@ def td3(world: Defaults = CONTINUOUS) -> Recipe:
     )
 
 
-def sac(world: Defaults = CONTINUOUS) -> Recipe:
+def sac(preset: Preset = CONTINUOUS) -> Recipe:
     """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature tuned to a target entropy."""
-    settings, step = world.off_policy, world.off_policy.optimizer
+    settings, step = preset.off_policy, preset.off_policy.optimizer
     return Recipe(
         name="sac",
         actor=Policy(settings.body, SquashedGaussian()),

@@ -20,8 +20,8 @@ from assay.claims.records import read_verdict
 from assay.core.difference import ABSENT, Change, brief, differences
 from assay.core.errors import AssayError
 from assay.core.settings import describe, settings
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Defaults
 from assay.recipes.method import FAMILIES, Method
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset
 from assay.report import claims
 from assay.report.tables import console
 from assay.runs import catalogue, method_index
@@ -49,9 +49,9 @@ def part_names(value: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def changes_of(method: Method, world: Defaults | None = None) -> list[Change] | None:
+def changes_of(method: Method, world: Preset | None = None) -> list[Change] | None:
     """Returns what a method changes in its base, in its first world; None for a base."""
-    place = method.worlds[0] if world is None else world
+    place = method.presets[0] if world is None else world
     return None if method.base is None else differences(method.base(place), method.recipe(place))
 
 
@@ -76,14 +76,14 @@ def method_rows() -> list[dict[str, Any]]:
                 "name": name,
                 "family": method.family,
                 "paper": method.paper,
-                "worlds": [world.name for world in method.worlds],
+                "worlds": [world.name for world in method.presets],
                 "summary": catalogue.method_text(name).splitlines()[0].partition(": ")[2],
                 "task": method.default_task,
-                "base": None if method.base is None else method.base(method.worlds[0]).name,
+                "base": None if method.base is None else method.base(method.presets[0]).name,
                 "aliases": list(method.aliases),
                 "variants": list(method.variants),
                 "changes": sorted({slot for change in changes or () for slot in change.slots}),
-                "parts": part_names(method.recipe(method.worlds[0])),
+                "parts": part_names(method.recipe(method.presets[0])),
                 "claims": [claim.name for claim in find_claims(name).claims],
                 "mutants": trial.read(name),
                 "verdict": verdict,
@@ -101,17 +101,17 @@ def broken_methods() -> dict[str, str]:
 def method_facts(name: str) -> dict[str, Any]:
     """Returns everything about one method or variant as JSON."""
     key, method = catalogue.find_method(name)
-    recipe, changes, verdict = method.recipe(method.worlds[0]), changes_of(method), read_verdict(key)
+    recipe, changes, verdict = method.recipe(method.presets[0]), changes_of(method), read_verdict(key)
     return {
         "name": key,
         "family": method.family,
         "paper": method.paper,
-        "worlds": [world.name for world in method.worlds],
+        "worlds": [world.name for world in method.presets],
         "task": method.default_task,
         "aliases": list(method.aliases),
         "variants": list(method.variants),
         "text": catalogue.method_text(key),
-        "base": None if method.base is None else method.base(method.worlds[0]).name,
+        "base": None if method.base is None else method.base(method.presets[0]).name,
         "changes": told(changes or ()),
         "departs": list(method.departures),
         "parts": part_names(recipe),
@@ -321,7 +321,7 @@ def compared(name: str, other: str | None, world: str | None) -> tuple[str, str,
     """
     key, method = catalogue.find_method(name)
     second = None if other is None else catalogue.find_method(other)
-    both = [one for one in method.worlds if second is None or one in second[1].worlds]
+    both = [one for one in method.presets if second is None or one in second[1].presets]
     chosen = [one for one in both if world is None or alike(one.name, world)]
     if not chosen:
         known = ", ".join(one.name for one in both) or "none in common"

@@ -23,8 +23,8 @@ from assay.core.settings import parsed_number
 from assay.core.slots import ModelSpec, Task
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
-from assay.recipes.defaults import Defaults, defaults_of
 from assay.recipes.method import Method
+from assay.recipes.presets import Preset, preset_for
 from assay.runs import method_index
 from assay.runs.user_code import methods_and_tasks
 from assay.runs.user_code.addresses import Address, parsed_address
@@ -292,9 +292,9 @@ def with_pretrained_rate(stage: Stage, critics: Collection[str]) -> Stage:
     return replace(stage, optimizer=replace(stage.optimizer, learning_rate=rate))
 
 
-def fits(method: Method, defaults: Defaults) -> bool:
+def fits(method: Method, defaults: Preset) -> bool:
     """Returns whether a method works on the kind of task that these defaults are for, whatever their numbers."""
-    return any(option.kind == defaults.kind for option in method.worlds)
+    return any(option.kind == defaults.kind for option in method.presets)
 
 
 def recipe_for(
@@ -307,13 +307,13 @@ def recipe_for(
     """Returns the method's recipe for a task with settings changed; raises AssayError if the method does not work on
     this kind of task.
 
-    Defaults are those of the task (see `defaults_of`) or of `preset`. A pretrained `actor` takes the place of theirs
+    Defaults are those of the task (see `preset_for`) or of `preset`. A pretrained `actor` takes the place of theirs
     (see `with_pretrained`).
     """
     key, method = find_method(name)
-    defaults = defaults_of(task, preset)
+    defaults = preset_for(task, preset)
     if not fits(method, defaults):
-        works = ", ".join(sorted({option.name for option in method.worlds}))
+        works = ", ".join(sorted({option.name for option in method.presets}))
         raise AssayError(
             f"method '{key}' works in these worlds: {works}; task '{task.name}' is {defaults.name}. Choose another "
             "task or method"

@@ -57,8 +57,8 @@ def closure(modules: Iterable[str]) -> set[str]:
 
 @cache
 def imported_by(module: str) -> tuple[str, ...]:
-    """Returns modules of the package that a module's statements import."""
-    names: set[str] = set()
+    """Returns modules of the package that a module's statements import, or that its stub names."""
+    names: set[str] = set(homes_in(module).values())
     for node in ast.walk(ast.parse(source_of(module))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "assay":
             for alias in node.names:

@@ -82,6 +82,13 @@ def lacks(recipe: Recipe, option: str, why: str) -> AssayError:
     return AssayError(f"{option} does not fit '{recipe.name}': {why}. It has {', '.join(has) or 'no such options'}.")
 
 
+def with_dtype(recipe: Recipe, dtype: str) -> Recipe:
+    """Returns the recipe with its pretrained actor, and critics that are built like it, in this precision."""
+    if not isinstance(recipe.actor, Pretrained):
+        raise AssayError("--dtype needs a pretrained model. Add --model FOLDER.")
+    return recipe.set("actor.dtype", dtype)
+
+
 def with_lora_rank(recipe: Recipe, rank: int) -> Recipe:
     """Returns the recipe with a low-rank adapter on its pretrained actor, and on critics that are built like it."""
     if not isinstance(recipe.actor, Pretrained):

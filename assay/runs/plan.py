@@ -19,8 +19,8 @@ from assay.datasets.recorded import Recorded, stamped, with_data, with_statistic
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
-from assay.runs import catalogue
+from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
+from assay.runs import catalogue, hardware
 from assay.runs.checks import (
     check_placement,
     check_rows,
@@ -203,7 +203,7 @@ def make_plan(
         start = start_of(options.cadence.from_)
     untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
     needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
-    warmup = checked_warmup(warmup, found, defaults_of(found, preset).warmup if needed else 0)
+    warmup = checked_warmup(warmup, found, preset_for(found, preset).warmup if needed else 0)
     budget = checked_steps(recipe.steps if steps is None else steps)
     numbers = (checked_seed(seed), budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
     recipe = with_statistics(recipe, found, seed)
@@ -259,8 +259,8 @@ def code_of(
 
 def chosen_preset(task: Task, has_data: bool) -> str:
     """Returns the preset that a task names; d4rl instead of mujoco if the data come from files."""
-    preset = preset_of(task)
-    return D4RL.preset if has_data and preset == MUJOCO.preset else preset
+    preset = suite_of(task)
+    return D4RL.suite if has_data and preset == MUJOCO.suite else preset
 
 
 def anchored(address: str) -> str:
@@ -338,7 +338,8 @@ def repeat_command(plan: Plan) -> str:
         evaluations = plan.steps // plan.evaluate_every if plan.evaluate_every else 0
         options = replace(options, cadence=replace(options.cadence, evaluations=evaluations))
     words = ["assay", "train", plan.method, "--task", plan.address, *words_of(training), "--seed", str(plan.seed)]
-    words += [*words_of(parsed_group(PlacementOptions, vars(plan.placement))), *options.words()]
+    where = replace(parsed_group(PlacementOptions, vars(plan.placement)), compiled=False)
+    words += [*words_of(where), *hardware.words(plan.model, plan.placement, options, plan.settings), *options.words()]
     return shlex.join(words)
 
 

@@ -24,8 +24,9 @@ from assay.engine import evaluation
 from assay.engine.engine import Engine
 from assay.engine.gloo import RankLost
 from assay.engine.loop import Loop
-from assay.engine.machine import tuned
+from assay.engine.machine import repeatable, tuned
 from assay.engine.placement import Placement
+from assay.runs import hardware
 from assay.runs.checks import check_shards, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.distributed.checks import check_gathering
@@ -80,7 +81,7 @@ def execute(
     """
     listeners = Listeners(tuple(callbacks), tuple(sinks))
     try:
-        with Team(plan.placement.ranks) as team:
+        with repeatable(plan.placement.deterministic), Team(plan.placement.ranks) as team:
             return executed(plan, folder, team, mode=mode, listeners=listeners, weights=weights, data=data)
     except RankLost as error:
         raise RankLost(f"{error}. Resume with: {resume_command(folder)}") from error
@@ -154,7 +155,7 @@ def train(
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
     evaluations: int | None = None,
-    placement: Placement = Placement(),
+    placement: Placement | None = None,
     model: str | None = None,
     data: Sequence[str] = (),
     preset: str | None = None,
@@ -169,12 +170,15 @@ def train(
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
     the task's demonstrations; `model`, a folder or hub id, replaces the small transformer by a pretrained language
     model. `data` are files (see `assay.datasets.files`) that replace the recipe's offline datasets. `preset` names a
-    set of default settings: classic, mujoco or d4rl; None takes that of the task. `options` are those of the command
-    line beyond these (see `assay.runs.options`).
+    set of default settings: classic, mujoco or d4rl; None takes that of the task. Without a `placement` a pretrained
+    model is trained on a GPU if there is one (see `assay.runs.hardware`), anything else on the CPU. `options` are those
+    of the command line beyond these (see `assay.runs.options`).
 
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
     """
+    if placement is None:
+        placement, options = hardware.chosen(model, options, settings or {})
     plan = make_plan(
         method,
         task,

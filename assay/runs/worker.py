@@ -23,7 +23,7 @@ from assay.engine.guards.correctness import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import describe_machine
 from assay.engine.memory import estimates
-from assay.runs import result
+from assay.runs import hardware, result
 from assay.runs.config import differing
 from assay.runs.distributed.ranks import written
 from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
@@ -184,7 +184,8 @@ class Worker:
         title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         beside = loop.recipe.watched
         with Display(title, plan.last_step, first_step=loop.progress.step, watched=beside, mode=mode) as display:
-            for note in filter(None, (*self.notes, "" if self.is_over else self.check_disk())):
+            where = "" if self.is_over else hardware.described(plan.model, loop.engine)
+            for note in filter(None, (where, *self.notes, "" if self.is_over else self.check_disk())):
                 display.note(note)
             try:
                 if not self.scores:

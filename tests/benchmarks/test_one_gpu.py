@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import sys
@@ -138,3 +139,27 @@ def test_steps_of_the_peer_outlive_its_run(
     assert {name: len(some) for name, some in row["seconds"].items()} == {"decode": 2, "whole step": 2}
     assert row["decode_tokens_per_second"] > 0
     assert row.get("error") == (None if error is KeyboardInterrupt else "RuntimeError: enough")
+
+
+def test_first_steps_are_timed_with_an_empty_cache_and_a_used_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes themselves are not run here: what they are given, and what is read of them."""
+    seen: list[tuple[list[str], str]] = []
+
+    def run(words: list[str], env: dict[str, str], check: bool) -> Any:
+        assert not {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"} & set(env)
+        seen.append((words, env["ASSAY_CACHE"]))
+        row = {"seconds": {"first step": [30.0 / len(seen)], "whole step": [6.0]}}
+        Path(words[words.index("--out") + 1]).write_text(json.dumps({"steps": [row]}))
+        return argparse.Namespace(returncode=0)
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "mine"))
+    monkeypatch.setattr(one_gpu.subprocess, "run", run)
+    monkeypatch.setattr(sys, "argv", ["one_gpu", "first", "--toy", "--out", str(tmp_path / "found.json")])
+    one_gpu.main()
+    first = json.loads((tmp_path / "found.json").read_text())["first"]
+    assert [first[name]["first step"] for name in ("cold", "warm")] == [30.0, 15.0]
+    assert seen[0][1] == seen[1][1], "one cache"
+    assert not Path(seen[0][1]).exists(), "which was empty at first, and is removed"
+    assert all("--toy" in words for words, _ in seen)

@@ -22,7 +22,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "FunctionJudge": ({"function": two_lengths},),
     "FromFunction": ({"function": length_reward},),
     "Linear": ({"start": 1.0, "end": 0.1},),
-    "ModelJudge": ({"path": "judge.safetensors"},),
     "OnStates": ({"source": Logged((Log(2),), batch=4), "members": 2},),
     "OverlongPenalty": ({"limit": 5, "margin": 0.6},),
     "WarmUp": ({"value": 1.0},),

@@ -14,8 +14,8 @@ from assay.claims.metrics import AnswerProbability, Area, DistinctAt, Largest, P
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.models.model import Policy
-from assay.recipes.defaults import BIGRAMS, PLACES
 from assay.recipes.group import grpo, reinforce
+from assay.recipes.presets import BIGRAMS, PLACES
 from assay.runs import catalogue
 from assay.tasks.control.cartpole import cartpole
 

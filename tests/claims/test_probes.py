@@ -23,7 +23,7 @@ from assay.parts.aggregations import SequenceSum
 from assay.parts.credit.outcome import Constant, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 
 TABLE_LOGITS = torch.tensor(
     [[0.3, -0.2, 0.5], [-0.5, 0.4, 0.1], [0.1, 0.7, -0.6], [0.0, 0.2, 0.9]], dtype=torch.float64

@@ -19,7 +19,7 @@ from assay.claims.claim import Average, DecisionsTo, Exact, Expect, Final, Gain,
 from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.engine.machine import describe_machine
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from assay.runs import catalogue
 
 CURVES: list[dict[str, Any]] = [

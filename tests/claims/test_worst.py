@@ -12,7 +12,10 @@ import assay
 from assay.claims import probes
 
 PACKAGE = Path(assay.__file__).parent
-KEPT = {"stream_x/claims.py": 1, "limit_of_rlvr/boundary.py": 1, "p3o/__init__.py": 1, "spo/claims.py": 1}
+KEPT = {
+    "claims/stream_x.py": 1, "claims/p3o.py": 1, "claims/spo.py": 1, "claims/verdicts.py": 1, "laws/certificate.py": 1,
+    "methods/limit_of_rlvr.py": 1,
+}  # fmt: skip
 """Places where `max` or `>` is part of a formula by hand, or of a method."""
 
 
@@ -37,7 +40,7 @@ def hides(node: ast.AST) -> bool:
 
 
 def test_no_claim_loses_a_nan_among_several_errors() -> None:
-    paths = [*PACKAGE.glob("methods/*/*.py"), *PACKAGE.glob("claims/**/*.py")]
+    paths = [*PACKAGE.glob("methods/**/*.py"), *PACKAGE.glob("claims/**/*.py")]
     trees = {str(path.relative_to(path.parents[1])): ast.parse(path.read_text()) for path in paths}
     found = {name: sum(map(hides, ast.walk(tree))) for name, tree in trees.items()}
     assert {name: count for name, count in found.items() if count > KEPT.get(name, 0)} == {}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay.claims.laws.file import check_file
-from assay.cli import commands
+from assay.cli import check_command
 from assay.cli import main as cli
 from assay.core import store
 from assay.runs import catalogue
@@ -46,7 +46,7 @@ def assay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 @pytest.fixture
 def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """`assay check` without a process of its own, which tests/claims/test_file.py holds equal to this and in bounds."""
-    monkeypatch.setattr(commands, "check_file_apart", check_file)
+    monkeypatch.setattr(check_command, "check_file_apart", check_file)
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +131,14 @@ def test_diff_says_what_a_method_changes(assay: Command) -> None:
     assert found["select"] == ("None", "Informative()")
     assert answered(assay("diff", "grpo", "dapo", "--json")) == facts
     assert answered(assay("diff", "ppo", "--json"))["changes"] is None
-    code, out, errors = assay("diff", "hiql")
+    code, out, errors = assay("diff", "ota:hiql")
     assert (code, errors) == (0, "")
     assert "from ota to ota:hiql" in out
     assert "high value.source.jump" in out
     assert "ppo is a base" in assay("diff", "ppo")[1]
 
 
-@pytest.mark.parametrize("name", ["kl-cov", "clip-cov:kl-cov", "Clip_Cov:KL_cov"])
+@pytest.mark.parametrize("name", ["clip-cov:kl-cov", "Clip_Cov:KL_cov"])
 def test_a_variant_is_found_by_its_name(assay: Command, name: str) -> None:
     facts = answered(assay("show", name, "--json"))
     assert (facts["name"], facts["base"]) == ("clip-cov:kl-cov", "clip-cov")
@@ -147,7 +147,7 @@ def test_a_variant_is_found_by_its_name(assay: Command, name: str) -> None:
 
 def test_a_variant_is_trained_resumed_and_compared(assay: Command, tmp_path: Path) -> None:
     small = ["--task", "bandit", "--steps", "2"]
-    (facts,) = answered(assay("train", "kl-cov", *small, "--out", "run", "--json"))
+    (facts,) = answered(assay("train", "clip-cov:kl-cov", *small, "--out", "run", "--json"))
     assert facts["method"] == "kl-cov"
     assert json.loads((tmp_path / "run" / "config.json").read_text())["method"] == "clip-cov:kl-cov"
     assert answered(assay("resume", "run", "--json")) == facts
@@ -305,7 +305,7 @@ def test_a_corrupt_checkpoint_is_noted_and_the_one_before_is_used(assay: Command
 
 
 def test_help_needs_no_torch_so_that_it_is_quick_and_an_early_ctrl_c_is_clean() -> None:
-    code = "import sys; from assay.cli import cli; cli.parser().format_help(); assert 'torch' not in sys.modules"
+    code = "import sys; from assay.cli import main; main.parser().format_help(); assert 'torch' not in sys.modules"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -373,7 +373,7 @@ TRAIN = {
     "a part on the command line": (["ppo", "--set", "rollout=x"], "'rollout' is a part of recipe 'ppo', not a number"),
     "nothing like any method": (["nosuch"], "there is no method 'nosuch'. assay list"),
     "an unknown variant": (["dual-rl:x"], "method 'dual-rl' has no variant 'x'. It has: recoil, xql"),
-    "a variant in a world it does not work in": (["stream-q", "--task", "pendulum"], "needs discrete actions"),
+    "a variant in a world it does not work in": (["stream-x:stream-q", "--task", "pendulum"], "needs discrete actions"),
     "parts on the command line": (["ppo", "--set", "rewards=3"], "Swap it in Python"),
     "no equals sign": (["ppo", "--set", "rollout.num_envs"], "part.field=value"),
     "no name": (["ppo", "--set", "=3"], "part.field=value"),

@@ -8,7 +8,7 @@ from assay.core.errors import AssayError
 from assay.core.hints import MEANINGS, edits, nearest
 from assay.core.recipe import Recipe
 from assay.core.settings import settings
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE
 from assay.runs import catalogue
 
 RECIPES = {
@@ -94,7 +94,7 @@ def test_what_is_no_setting_is_said_where_it_is() -> None:
 
 
 def test_every_meaning_is_found_in_some_recipe() -> None:
-    known = [full for method in catalogue.methods().values() for full in settings(method.recipe(method.worlds[0]))]
+    known = [full for method in catalogue.methods().values() for full in settings(method.recipe(method.presets[0]))]
     for meaning in MEANINGS:
         for ending in meaning.endings:
             words = tuple(ending.split("."))

@@ -43,7 +43,7 @@ from assay.parts.sources.demonstrations import DemonstratedDecisions
 from assay.parts.sources.logged import Contents, Log, Logged
 from assay.parts.sources.relabelled import Play, Relabelled
 from assay.recipes.conservative import cql, iql
-from assay.recipes.defaults import CONTROL
+from assay.recipes.presets import CONTROL
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of
 from assay.tasks.control.cartpole import cartpole

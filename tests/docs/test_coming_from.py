@@ -17,7 +17,7 @@ import torch
 from assay import probes, recipes
 from assay.core.recipe import Recipe
 from assay.core.settings import find_setting, read
-from assay.recipes.defaults import CONTROL, MUJOCO
+from assay.recipes.presets import CONTROL, MUJOCO
 from assay.runs.catalogue import PRETRAINED_RATE
 from tests.docs.blocks import ROOT, Block, blocks_of, python_of
 from tests.peers import test_trl as peer

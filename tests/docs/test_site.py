@@ -175,7 +175,7 @@ def wrong_commands(key: str) -> list[tuple[str, str, str | None]]:
     method = catalogue.find_method(key)[1]
     told = " ".join(command for _, command in docs_methods.own_commands(key, method))
     wrong = []
-    for world in [one for one in method.worlds if one.name in OWN]:
+    for world in [one for one in method.presets if one.name in OWN]:
         is_control = "control" in world.name
         why = refused(key, OWN[world.name])
         if is_control and key in docs_methods.COSTS and (why is None or "costs" in why):

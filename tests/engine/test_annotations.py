@@ -16,7 +16,7 @@ from assay.core.slots import Annotation, Credit, Over, Scene
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from assay.runs import catalogue
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,11 +33,15 @@ from assay.models.model import Policy
 from assay.models.pretrained.causal import PretrainedActor
 from assay.ops import random
 from assay.ops.decoded import Stop
+from assay.ops.repeats import Repeats, repeats_of, taken
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.rollouts import text
 from assay.runs import catalogue
+from assay.runs.options import LanguageOptions, RunOptions
+from assay.runs.plan import plan_of
 from assay.runs.progress import Mode
+from tests.models.test_transformers import save_qwen
 from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -155,6 +160,52 @@ def test_a_run_on_the_gpu_ends_with_a_score(tmp_path: Path) -> None:
         recipe, "sorting-3", steps=3, warmup=20, out=tmp_path, placement=Placement("cuda"), mode=Mode.SILENT
     )
     assert run.after.count == run.before.count > 200
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_repeated_gradient_has_the_same_bits(compiled: bool) -> None:
+    """Tests run with deterministic kernels, as `--deterministic` does; the texts have more keys than one block."""
+    words = Vocabulary(500, 0, 1, 2)
+    recipe = replace(recipes.sft(), actor=Packable())
+    engine = Engine(recipe, Spec(words, words, 512), 0, Placement("cuda", tokens=2048, compiled=compiled))
+    assert engine.models["actor"].is_packed
+    batch = engine.annotate(completions(), recipe.needs)
+    found = [engine.slopes(recipe.stages[0], batch, Update("policy"))[0][0].clone() for _ in range(4)]
+    assert float(found[0].norm()) > 0.0
+    assert all(torch.equal(found[0], other) for other in found[1:])
+
+
+def test_the_state_of_a_shared_prompt_has_the_same_gradient_again_without_deterministic_kernels() -> None:
+    index = torch.arange(4096) // 8 * 8
+    again = Repeats(**{name: one.cuda() for name, one in vars(repeats_of(index)).items()})
+    states = torch.randn(4096, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    slope = torch.randn_like(states)
+    torch.set_deterministic_debug_mode("default")  # switched on again before the next test
+    found = [torch.autograd.grad(taken(states, index.cuda(), again), states, slope)[0] for _ in range(20)]
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    plain = states.detach().double().requires_grad_()
+    (exact,) = torch.autograd.grad(plain[index.cuda()], plain, slope.double())
+    torch.testing.assert_close(found[0].double(), exact, atol=1e-5, rtol=2**-8)
+
+
+def test_a_pretrained_model_is_trained_in_bfloat16_compiled_and_packed_by_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+    folder = save_qwen(tmp_path / "model")
+    config = transformers.AutoConfig.from_pretrained(folder)
+    config.update({"hidden_size": 256, "intermediate_size": 512, "initializer_range": 0.02})  # heads of 64 numbers
+    transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
+    sizes = RunOptions(language=LanguageOptions(prompts=2, group_size=4, max_tokens=16))
+    given: dict[str, Any] = {"model": folder, "steps": 2, "warmup": 0, "evaluations": 0, "options": sizes}
+    run = assay.train("grpo", "addition-1", out=tmp_path / "run", mode=Mode.PLAIN, **given)
+    there = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (there["device"], there["compiled"], there["options"]["dtype"]) == ("cuda", True, "bfloat16")
+    said = "".join(capsys.readouterr())
+    assert "bfloat16 with float32 master weights, layers compiled (cache " in said
+    assert "packed rows" in said
+    assert plan_of(run.folder).config()["fingerprint"] == there["fingerprint"]
+    assert next(run.models["actor"].parameters()).dtype == torch.bfloat16
 
 
 # ----------------------------------------------------------------------------------------------------- the sampler

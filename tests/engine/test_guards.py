@@ -22,12 +22,12 @@ from assay.core.record import Experience, Loss, Need, Origin, Progress, State, S
 from assay.core.slots import Objective, Regularizer, Reward, Scene
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment
-from assay.engine.guards.learning import FewCut, FewSkipped, HeldOutFollows, LivePolicy
+from assay.engine.guards.learning import FEW_CUT, FewSkipped, HeldOutFollows, LivePolicy
 from assay.engine.loop import Loop
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
 from assay.recipes.constrained import safe_ppo
-from assay.recipes.defaults import LANGUAGE
+from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue
 from assay.runs.progress import Mode
 
@@ -276,7 +276,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len({type(guard) for guard in STANDARD}) == 14
+    assert len(set(STANDARD)) == 14
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
@@ -421,7 +421,7 @@ def test_a_critic_that_explains_nothing_late_in_the_run_is_reported(rate: float 
 
 @pytest.mark.parametrize(("cut", "expected"), [(0.9, 1), (0.4, 0)])
 def test_answers_cut_at_the_limit_are_reported(cut: float, expected: int) -> None:
-    guard = FewCut()
+    guard = FEW_CUT
     state, moment = guard.init(), gathered(torch.zeros(1, 1), -1.0, [0.0])
     alarms = [alarm for _ in range(5) for alarm in guard.updated(replace(moment, metrics={"cut": cut}), state)]
     assert len(alarms) == expected

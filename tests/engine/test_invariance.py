@@ -30,7 +30,7 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.fresh import flatten
-from assay.recipes.defaults import CONTROL, LANGUAGE
+from assay.recipes.presets import CONTROL, LANGUAGE
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 
@@ -283,7 +283,7 @@ def test_the_same_credit_and_objective_objects_serve_cartpole_and_tokens() -> No
     shared = replace(base, credit=(gae, *base.credit[1:]), stages=stages)
     control = replace(small(shared, CHOICES), rollout=Fragments(num_envs=4, steps=16))
     episodes = Episodes(num_starts=2, group_size=3)
-    language = replace(small(shared, LANGUAGE_SPEC), rollout=episodes, source=LANGUAGE.reuse)
+    language = replace(small(shared, LANGUAGE_SPEC), rollout=episodes, source=LANGUAGE.minibatch_source)
     language = replace(language, rewards=(FromFunction(number_of_characters),))
     SEEN.clear()
     loops = [Loop(control, cartpole(), seed=0, num_steps=2), Loop(language, addition(1), seed=0, num_steps=2)]

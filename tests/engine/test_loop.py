@@ -25,7 +25,7 @@ from assay.engine.loop import Loop, Step, freeze_states, means, thaw_states
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.curricula.in_order import InOrder
-from assay.recipes.defaults import LANGUAGE, TABLE
+from assay.recipes.presets import LANGUAGE, TABLE
 from assay.runs import catalogue
 from tests.resume.cases import CASES
 from tests.scenes import feeding

@@ -15,7 +15,7 @@ from assay.methods.advantage_alignment_llm import AlignAdvantages, LeaveOneOutTo
 from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshSequences
-from assay.recipes.defaults import defaults_of
+from assay.recipes.presets import preset_for
 from assay.runs import catalogue
 from tests.tasks.games.played import FORMS, actor_for, played
 
@@ -132,7 +132,7 @@ def test_no_gradient_reaches_credit() -> None:
 def test_alignment_follows_generalised_advantages_in_both_worlds(name: str) -> None:
     task = catalogue.find_task(name)
     task = replace(task, rules=replace(task.rules, rounds=4))
-    base = recipes.ppo(defaults_of(task))
+    base = recipes.ppo(preset_for(task))
     recipe = replace(
         base,
         rollout=Episodes(2, 3),

@@ -22,7 +22,7 @@ from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
-from assay.recipes.defaults import EVERY, LANGUAGE
+from assay.recipes.presets import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
 from tests.scenes import feeding
@@ -240,4 +240,4 @@ def test_archer_takes_a_step_on_conversations() -> None:
     assert not [alarm for alarm in alarms if alarm.stop]
     assert loop.engine.updates == 2 * (2 + 2 + 1)
     assert recipe.critics["q"] == Critic(Transformer(16, layers=1), ActionValue())
-    assert LANGUAGE in catalogue.methods()["archer"].worlds
+    assert LANGUAGE in catalogue.methods()["archer"].presets

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from assay.claims import probes
+from assay.claims.clip_cov import watched
 from assay.core.record import Draw, Scored
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
@@ -87,7 +88,7 @@ def test_kl_cov_at_the_acting_policy_has_no_penalty() -> None:
 
 def test_kl_cov_trains() -> None:
     task = catalogue.find_task("addition-1")
-    recipe = clip_cov.watched(clip_cov.kl_cov()).set("rollout.num_starts", 4).set("actor.width", 16)
+    recipe = watched(clip_cov.kl_cov()).set("rollout.num_starts", 4).set("actor.width", 16)
     step = Loop(recipe, task, seed=0, num_steps=1).step()
     assert not step.alarms
     assert "held" in step.metrics

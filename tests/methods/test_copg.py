@@ -15,7 +15,7 @@ from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES,
 from assay.core.record import Scored
 from assay.methods import copg
 from assay.parts.objectives.regression import RegressLogRatio
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from tests.methods.members import members, total
 
 BATCHES = {"tokens": build(TOKENS, RAGGED), "segments": build(TOKENS, SEGMENTS), "torques": build(TORQUES, EPISODES)}

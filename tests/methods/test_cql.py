@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.engine.engine import StageView
 from assay.parts.critics.conservative import Conservative
-from assay.recipes.defaults import CONTINUOUS
+from assay.recipes.presets import CONTINUOUS
 from tests.methods.transitions import built, gradient, transitions
 
 

@@ -11,7 +11,7 @@ from assay.claims.testbeds.language.sparse import levels
 from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.methods.dph_rl import recipe
-from assay.recipes.defaults import BIGRAMS
+from assay.recipes.presets import BIGRAMS
 from assay.tasks.control.cartpole import cartpole
 
 

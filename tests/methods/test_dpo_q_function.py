@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from assay import recipes
+from assay.claims import dpo_q_function as claims
 from assay.claims import probes
 from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.core.recipe import Recipe
 from assay.methods import dpo_q_function
 from assay.methods.dpo_q_function import ImplicitReward
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 
 BATCHES = {"tokens": build(TOKENS, RAGGED), "segments": build(TOKENS, SEGMENTS), "torques": build(TORQUES, EPISODES)}
 
@@ -25,7 +26,7 @@ def test_implicit_rewards_are_the_log_ratio_on_decisions() -> None:
 
 
 def test_preferences_pull_a_policy_that_is_not_optimal() -> None:
-    words, prior = dpo_q_function.EPISODES, dpo_q_function.REFERENCE_SA
+    words, prior = claims.EPISODES, claims.REFERENCE_SA
     push = probes.preference_push(recipes.dpo(beta=0.5), words, prior, prior)
     outcome = words.outcome[0]
     assert float(push[0, outcome.argmax()]) > 0 > float(push[0, outcome.argmin()])

@@ -15,7 +15,7 @@ from assay.engine.engine import Placement
 from assay.engine.loop import Loop
 from assay.methods import r2vpo, siren
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.defaults import BIGRAMS
+from assay.recipes.presets import BIGRAMS
 from assay.runs import catalogue
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from assay.claims import hc_rlhf as claims
 from assay.claims import probes
 from assay.claims.laws.rollout import built, small_actor
 from assay.core.errors import AssayError
@@ -22,7 +23,7 @@ from assay.methods import hc_rlhf
 from assay.methods.hc_rlhf import CostCertificate, HoeffdingBound, StudentBound, augmented_cost, pessimistic
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost, TaskCost
-from assay.recipes.defaults import CONTROL, LANGUAGE
+from assay.recipes.presets import CONTROL, LANGUAGE, TABLE
 from assay.runs.plan import make_plan
 from assay.runs.run import execute
 from assay.tasks.control.hazards import hazards
@@ -62,7 +63,7 @@ def test_student_passes_a_policy_at_the_limit_as_often_as_it_says_for_normal_cos
 
 def test_hoeffding_is_never_wrong_more_often_than_it_says() -> None:
     for limit in (0.05, 0.3, 0.5, 0.9):
-        assert hc_rlhf.claims.passes_at_the_limit(CostCertificate(limit, 0.1, 40, HoeffdingBound())) <= 0.1
+        assert claims.passes_at_the_limit(CostCertificate(limit, 0.1, 40, HoeffdingBound())) <= 0.1
 
 
 # ---------------------------------------------------------------------------------------------------- certificate
@@ -173,10 +174,10 @@ def test_a_short_training_in_both_worlds_has_a_price_and_goes_on() -> None:
 
 
 def test_few_trials_hand_out_fewer_unsafe_policies_with_the_test_than_without() -> None:
-    one = hc_rlhf.recipe(hc_rlhf.TABLE, CostCertificate(hc_rlhf.LIMIT, num_starts=50), rate=0.3)
-    plain = replace(hc_rlhf.recipe(hc_rlhf.TABLE, one.certificate, 0.0, 0.0, 0.3), certificate=None)
+    one = hc_rlhf.recipe(TABLE, CostCertificate(claims.LIMIT, num_starts=50), rate=0.3)
+    plain = replace(hc_rlhf.recipe(TABLE, one.certificate, 0.0, 0.0, 0.3), certificate=None)
     ours, theirs = (
-        probes.handed_out(each, hc_rlhf.BANDIT, hc_rlhf.LIMIT, trials=6, steps=40, pulls=32, seed=1)
+        probes.handed_out(each, claims.BANDIT, claims.LIMIT, trials=6, steps=40, pulls=32, seed=1)
         for each in (one, plain)
     )
     assert theirs.solved == 1.0

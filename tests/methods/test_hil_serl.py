@@ -21,7 +21,7 @@ from assay.core.spaces import Context
 from assay.engine.loop import Loop
 from assay.methods.hil_serl import NoProgress, Overseen, recipe
 from assay.parts.rollouts.episodes import Fragments
-from assay.recipes.defaults import CONTINUOUS
+from assay.recipes.presets import CONTINUOUS
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.peg import peg
 

@@ -22,7 +22,7 @@ from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
 from assay.parts.targets.recorded import Column
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 
 BINS = Bins(-4.0, 36.0, 101)

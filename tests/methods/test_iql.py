@@ -7,7 +7,7 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
-from assay.recipes.defaults import CONTINUOUS
+from assay.recipes.presets import CONTINUOUS
 from tests.methods.transitions import built, transitions
 
 

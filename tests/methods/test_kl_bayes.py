@@ -13,7 +13,7 @@ from assay.claims import probes
 from assay.claims.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.methods import kl_bayes
 from assay.methods.kl_bayes import PosteriorWeight
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from tests.methods.members import members, total
 
 BATCHES = {"tokens": build(TOKENS, RAGGED), "segments": build(TOKENS, SEGMENTS), "torques": build(TORQUES, EPISODES)}

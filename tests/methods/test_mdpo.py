@@ -11,7 +11,7 @@ from assay.core.record import Progress
 from assay.engine.loop import Loop
 from assay.methods.mdpo import MirrorDescent
 from assay.parts.objectives.trust import NoTrust
-from assay.recipes.defaults import CONTINUOUS
+from assay.recipes.presets import CONTINUOUS
 from assay.runs import catalogue
 
 

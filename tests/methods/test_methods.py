@@ -26,7 +26,7 @@ from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.parts.sources.relabelled import Relabelled
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, defaults_of
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE, preset_for
 from assay.runs import catalogue
 from assay.runs.checks import check_values
 from tests.methods.batches import empty
@@ -99,8 +99,8 @@ def task_for(name: str, world: str) -> str:
 def worlds_of(name: str, everywhere: bool) -> list[str]:
     """The worlds to train a method in; a method of preference pairs alone has none."""
     method = catalogue.methods()[name]
-    own = [world.name for world in method.worlds if world.name in TASK_OF_WORLD]
-    home = defaults_of(catalogue.find_task(method.default_task)).name
+    own = [world.name for world in method.presets if world.name in TASK_OF_WORLD]
+    home = preset_for(catalogue.find_task(method.default_task)).name
     return own if everywhere else sorted(own, key=lambda one: one != home)[:1]
 
 
@@ -115,7 +115,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_builds_in_each_of_its_worlds(name: str) -> None:
     method = catalogue.methods()[name]
-    for world in method.worlds:
+    for world in method.presets:
         recipe = method.recipe(world)
         recipe.check()
         assert recipe.name == name
@@ -139,7 +139,7 @@ def test_two_steps_train_and_no_guard_stops_them(name: str, world: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_describes_itself(name: str) -> None:
     method = catalogue.methods()[name]
-    recipe = method.recipe(method.worlds[0])
+    recipe = method.recipe(method.presets[0])
     text = catalogue.method_text(name)
     assert recipe.name == name
     assert text.startswith(f"{name}: ")

@@ -9,7 +9,7 @@ from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.methods.prefixrl import FromPrefixes, RejectionSampled, own_solutions
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.defaults import PLACES
+from assay.recipes.presets import PLACES
 from assay.runs import catalogue
 from tests.methods.rollouts import STARTS, TASKS, gathered
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
+from assay.claims import rover as claims
 from assay.claims.laws.cases import CHOICES, RAGGED, build
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
@@ -20,7 +21,7 @@ from assay.methods import rover
 from assay.methods.rover import UniformLogp, UniformValue, needed
 from assay.models.heads.categorical import SoftmaxTable
 from assay.ops import distributions
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from assay.runs import catalogue
 from tests.methods.batches import with_advantage
 
@@ -79,7 +80,7 @@ def test_the_old_column_is_that_of_the_policy_that_acted() -> None:
 
 def test_on_policy_its_expected_gradient_is_not_zero() -> None:
     assert (
-        float(probes.expected_table_gradient(rover.recipe(), rover.EPISODES, rover.LOGITS_SA, members=2).norm()) > 0.1
+        float(probes.expected_table_gradient(rover.recipe(), claims.EPISODES, claims.LOGITS_SA, members=2).norm()) > 0.1
     )
 
 

@@ -15,14 +15,14 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
-from assay.methods.safe_rl_review import projection
+from assay.methods import safe_rl_review as projection
 from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
 from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
 from assay.parts.rewards.cost import LengthCost, TaskCost
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
-from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
+from assay.recipes.presets import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.hazards import hazards
 from tests.methods.streams import normal, stream_of

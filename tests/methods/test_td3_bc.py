@@ -14,7 +14,7 @@ from assay.datasets.files import write
 from assay.datasets.made import Scripted
 from assay.methods.td3_bc import Standardised, td3_bc
 from assay.models.bodies.perceptron import Perceptron
-from assay.recipes.defaults import CONTINUOUS, D4RL
+from assay.recipes.presets import CONTINUOUS, D4RL
 from assay.runs.plan import make_plan
 from assay.tasks.control.pendulum import pendulum
 from tests.methods.transitions import ROWS, built, transitions

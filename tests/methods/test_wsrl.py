@@ -19,7 +19,7 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import chosen
-from assay.recipes.defaults import CONTINUOUS
+from assay.recipes.presets import CONTINUOUS
 from assay.runs import catalogue
 from tests.methods.transitions import SPEC, gradient, transitions
 from tests.scenes import feeding

@@ -28,7 +28,7 @@ from assay.methods.zero_shot_rl.models import ForwardBackwardActor, Waves
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled
-from assay.recipes.defaults import CONTINUOUS, CONTROL
+from assay.recipes.presets import CONTINUOUS, CONTROL
 from assay.runs import catalogue
 from tests.scenes import feeding
 

@@ -32,7 +32,7 @@ from assay.models.pretrained.transformers import Pretrained
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshSequences
 from assay.parts.targets.one_step import NextValue
-from assay.recipes.defaults import LANGUAGE
+from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue, run
 from assay.runs.plan import make_plan, phases_of
 from assay.tasks.adapters.pretrained import with_model

@@ -21,19 +21,18 @@ from assay.claims.laws.regression import cases_with_targets
 from assay.claims.laws.term import cases_on
 from assay.core.recipe import Recipe
 from assay.core.settings import children, describe
+from assay.methods import safe_rl_review as projection
 from assay.methods.gbrl.models import Trees
 from assay.methods.hc_rlhf import pessimistic
-from assay.methods.safe_rl_review import projection
 from assay.methods.stream_x.models import Scaled
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.ops import divergences
-from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
+from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.critics.td import Td
-from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import ProductRatio, SequenceRatio
 from assay.parts.objectives.trust import NoTrust
@@ -58,11 +57,9 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
     ("credit", RewardToGo(discount=0.9)),
     ("credit", Whiten(centre=False)),
     ("critic_loss", Td(Column(), of=OfState(), aggregate=SequenceMean())),
-    ("objective", LogLikelihood(aggregate=PromptMean())),
     ("objective", PolicyGradient(ratio=ProductRatio(), aggregate=SequenceSum())),
     ("objective", PolicyGradient(ratio=SequenceRatio(), aggregate=SequenceMean())),
     ("objective", PolicyGradient(aggregate=FixedLength(8))),
-    ("objective", PolicyGradient(aggregate=PromptMean())),
     ("objective", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum())),
     ("regularizer", EntropyBonus(aggregate=SequenceMean())),
     ("regularizer", KlToReference(estimator=divergences.k1)),
@@ -79,7 +76,7 @@ PARTS: list[tuple[str, Any]] = [
 def recipes() -> list[Recipe]:
     """Every recipe of a method, in each world, of its measured claims and of their phases."""
     methods = catalogue.methods().values()
-    programs = [method.recipe(world) for method in methods for world in method.worlds]
+    programs = [method.recipe(world) for method in methods for world in method.presets]
     sides = [side for one in all_claims().values() for claim in one.measured for side in (claim.ours, claim.theirs)]
     programs += [side for side in sides if isinstance(side, Recipe)]
     return [one for last in programs for one in (last, *(phase.recipe for phase in last.before))]

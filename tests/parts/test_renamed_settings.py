@@ -21,7 +21,7 @@ def test_every_new_name_is_a_setting_of_a_part() -> None:
 @pytest.mark.parametrize("name", ["iql", "fisor"])
 def test_the_temperature_of_weighted_cloning_has_its_new_name_alone(name: str) -> None:
     method = catalogue.methods()[name]
-    recipe = method.recipe(method.worlds[0])
+    recipe = method.recipe(method.presets[0])
     assert recipe.set("inverse_temperature", 2.0) != recipe
     with pytest.raises(AssayError, match="'sharpness' is called 'inverse_temperature'"):
         recipe.set("sharpness", 2.0)

@@ -26,7 +26,7 @@ from assay.parts.rewards.function import FromFunction
 from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.text import Matches
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.defaults import LANGUAGE, TABLE
+from assay.recipes.presets import LANGUAGE, TABLE
 from assay.rollouts import text
 from assay.runs import catalogue
 from assay.runs.distributed.rollout_worker import models_of

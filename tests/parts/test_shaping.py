@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from assay.claims import probes
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, TooLong
+from assay.core.slots import Scene
 from assay.parts.credit.shaping import OverlongPenalty
+from assay.tasks.language.addition import addition
 
 
 def test_answers_near_the_limit_lose_a_linear_share() -> None:
@@ -30,3 +33,15 @@ def test_without_a_task_there_is_no_limit() -> None:
 def test_a_margin_of_nothing_is_refused() -> None:
     with pytest.raises(AssayError, match="margin above 0"):
         OverlongPenalty(margin=0.0)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 8])
+def test_demonstrations_that_exceed_the_limit_leave_no_ramp(limit: int) -> None:
+    """A limit below the longest demonstration is one that a user may set where answers are not trained on."""
+    task = replace(addition(1), max_tokens=limit)
+    if limit == 1:
+        with pytest.raises(TooLong, match="max_tokens is 1"):
+            task.demonstrate(np.arange(4), 0)
+    state = OverlongPenalty(margin=0.5).init(Scene(task))
+    shown = max(len(item.demonstration) for item in addition(1).items_of(np.arange(32), 0)) + 1
+    assert state == {"begin": float(min(limit, max(shown, limit / 2))), "end": float(limit)}

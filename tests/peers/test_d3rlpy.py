@@ -24,7 +24,7 @@ from assay.models.heads.bounded import Deterministic
 from assay.models.model import Critic, Policy
 from assay.ops.distributions import normal_sample
 from assay.recipes import conservative
-from assay.recipes.defaults import CONTINUOUS, CONTROL
+from assay.recipes.presets import CONTINUOUS, CONTROL
 from tests.peers.gaps import Record, assert_all_equal
 from tests.peers.weights import linear, perceptron, slope_of, value_of
 

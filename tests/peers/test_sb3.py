@@ -25,7 +25,7 @@ from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
 from assay.engine.updates import Update
 from assay.ops.distributions import normal_sample
-from assay.recipes.defaults import CONTROL
+from assay.recipes.presets import CONTROL
 from tests.peers.gaps import Record, assert_all_equal, assert_equal
 from tests.peers.weights import Read, Tensors, linear, named, perceptron, slope_of, value_of
 

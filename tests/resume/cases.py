@@ -17,7 +17,7 @@ from assay.core.slots import Objective, Simulation
 from assay.core.spaces import Context
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.function import FromFunction
-from assay.recipes.defaults import CONTROL, TABLE
+from assay.recipes.presets import CONTROL, TABLE
 from assay.runs import catalogue
 from assay.runs.plan import Plan, make_plan
 from assay.tasks.control.cartpole import cartpole

@@ -14,7 +14,7 @@ from assay import recipes
 from assay.cli.main import main
 from assay.core.errors import AssayError
 from assay.parts.curricula.in_order import InOrder
-from assay.recipes.defaults import LANGUAGE
+from assay.recipes.presets import LANGUAGE
 from assay.runs import ablation, catalogue
 
 

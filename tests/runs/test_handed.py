@@ -16,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase
 from assay.core.record import Experience, State
 from assay.core.slots import Curriculum, Scene
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from assay.runs.config import read_config
 from assay.runs.progress import Mode
 

@@ -10,7 +10,7 @@ import pytest
 
 import assay
 from assay.core.errors import AssayError
-from assay.recipes.defaults import TABLE
+from assay.recipes.presets import TABLE
 from assay.runs import catalogue
 from assay.runs.comparison import parsed_arms, plain_name
 from assay.runs.jobs import Result, run_jobs
@@ -83,8 +83,8 @@ def test_a_method_in_a_file_is_found_by_its_path_and_by_name(tmp_path: Path) -> 
     file = written(tmp_path, mine=METHOD, beside="STEPS = 2") / "mine.py"
     name, method = catalogue.find_method(str(file))
     assert name == str(file)
-    assert method.recipe(method.worlds[0]).steps == 2
-    assert catalogue.find_method(f"{file}:fewer")[1].recipe(method.worlds[0]).name == "fewer"
+    assert method.recipe(method.presets[0]).steps == 2
+    assert catalogue.find_method(f"{file}:fewer")[1].recipe(method.presets[0]).name == "fewer"
     with pytest.raises(AssayError, match=r"has no 'other'\. It has: STEPS, recipe, fewer"):
         catalogue.find_method(f"{file}:other")
 

@@ -32,7 +32,7 @@ from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.rollouts.explore import EpsilonGreedy
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 from assay.runs import catalogue
 from assay.runs.config import differing, read_config, recorded
 from assay.runs.plan import Plan, make_plan, phase_plan, phases_of, plan_of, repeat_command
@@ -46,7 +46,7 @@ TASKS = {
 PAIRS = [
     (name, TASKS[world.name])
     for name, method in sorted(catalogue.methods().items())
-    for world in method.worlds
+    for world in method.presets
     if world is not PREFERENCES
 ]
 

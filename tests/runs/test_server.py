@@ -29,6 +29,7 @@ from assay.cli.serve import Server, make_server
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import Draw
+from assay.core.slots import logp_of
 from assay.core.trees import difference
 from assay.decoding.sampling_parameters import Narrowing
 from assay.engine.loop import Loop, Step
@@ -235,7 +236,7 @@ def test_with_a_lag_rows_have_the_version_and_log_probabilities_of_their_weights
             assert k - 1 <= version <= k
             now, again = loop.engine.flats["actor"].values.clone(), fresh.trim()
             loop.engine.flats["actor"].values.copy_(models[version])
-            logp = servers.scored_logp(loop.actor, again)
+            logp = logp_of(loop.actor, again)
             loop.engine.flats["actor"].values.copy_(now)
             assert torch.allclose(logp[again.mask], again.logp[again.mask], atol=1e-5)
 
@@ -286,7 +287,7 @@ def test_a_server_of_another_run_is_an_error(server: Server, base: Path, tmp_pat
     rows = servers.as_rows(servers.probes(vocabulary), vocabulary)
     clients = []
     for name in ("mine", "theirs"):
-        score = partial(engine.over, "actor", rows, servers.scored_logp)
+        score = partial(engine.over, "actor", rows, logp_of)
         weights = Published(WeightFiles(tmp_path / name), "actor", lambda score=score: score()[:, 1:].detach())
         client = servers.Server(server.url, vocabulary, time.monotonic() + 20.0, is_foreign=False)
         weights.publish(len(clients), {"actor": engine.flats["actor"].snapshot()})

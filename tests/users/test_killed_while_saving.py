@@ -17,7 +17,7 @@ from tests import warm
 KILLED = """
 import os, signal, sys, threading
 from assay.core import store
-from assay.cli import cli
+from assay.cli import main as cli
 
 rename = os.rename
 

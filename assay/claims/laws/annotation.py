@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -74,11 +75,6 @@ def mixed(batch: Experience) -> Experience:
     return replace(batch, source=origin, reward=batch.reward + 2.0 * last)
 
 
-def of_decisions(part: Any) -> bool:
-    """Returns whether the column is about decisions."""
-    return bool(part.of_decisions)
-
-
 @law("it names its column and its model, and takes no name of the record")
 def declared(part: Any, case: AnnotationCase) -> Iterator[str]:
     """Both are words."""
@@ -122,7 +118,7 @@ def no_gradient(part: Any, case: AnnotationCase) -> Iterator[str]:
         yield f"column {part.column} requires gradient"
 
 
-@law("a column that speaks of decisions is zero where the mask is false", of_decisions)
+@law("a column that speaks of decisions is zero where the mask is false", attrgetter("of_decisions"))
 def masked(part: Any, case: AnnotationCase) -> Iterator[str]:
     """Values there do not change the column either."""
     column, hole = case.column(part), ~case.batch.mask

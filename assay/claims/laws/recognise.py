@@ -139,7 +139,7 @@ def recipes_in(module: ModuleType) -> dict[str, Recipe]:
         found["recipe()"] = function()
     elif method is None and inspect.isfunction(function):
         made = method_of(function, Address(str(module.__file__), "recipe"))
-        found |= {f"recipe in {world.name}": made.recipe(world) for world in made.worlds}
+        found |= {f"recipe in {world.name}": made.recipe(world) for world in made.presets}
     return found
 
 

@@ -25,7 +25,7 @@ from assay.core.difference import Change, differences, taken
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import children
-from assay.recipes.defaults import Defaults, defaults_of
+from assay.recipes.presets import Preset, preset_for
 from assay.runs import catalogue, method_index
 from assay.runs.user_code.loading import load
 
@@ -60,10 +60,10 @@ class Mutant:
     """The code that a rule changed, None for other mutants."""
 
 
-def home(method: Method) -> Defaults:
+def home(method: Method) -> Preset:
     """Returns the defaults of the method's default task, on which mutants are tried."""
-    found = defaults_of(catalogue.find_task(method.default_task))
-    return found if catalogue.fits(method, found) else method.worlds[0]
+    found = preset_for(catalogue.find_task(method.default_task))
+    return found if catalogue.fits(method, found) else method.presets[0]
 
 
 def mutants(key: str, method: Method) -> list[Mutant]:
@@ -112,7 +112,7 @@ def put_back(function: FunctionType, method: Method, path: tuple[str, ...]) -> A
     """Makes the recipe function return its recipe with the value at `path` as in the base."""
 
     def change(ours: Recipe, args: tuple[Any, ...]) -> Recipe:
-        place = args[0] if args and isinstance(args[0], Defaults) else method.worlds[0]
+        place = args[0] if args and isinstance(args[0], Preset) else method.presets[0]
         assert method.base is not None
         return taken(ours, method.base(place), path)
 

@@ -154,7 +154,7 @@ class ExactTask(Task, Protocol):
 
 @runtime_checkable
 class PresetTask(Task, Protocol):
-    """A task that names the preset of defaults that suits it (see `assay.recipes.defaults`)."""
+    """A task that names the preset of defaults that suits it (see `assay.recipes.presets`)."""
 
     @property
     def preset(self) -> str:

@@ -21,10 +21,13 @@ from assay.engine.guards.alarms import Moment as Moment
 from assay.engine.guards.alarms import Watch as Watch
 from assay.engine.guards.alarms import lasts
 from assay.engine.guards.learning import (
+    EFFECTIVE_SAMPLES,
+    FEW_CUT,
+    LIVE_GROUPS,
     CriticExplains,
-    FewCut,
     FewSkipped,
     HeldOutFollows,
+    InsideLimits,
     LivePolicy,
     SomethingTrained,
 )
@@ -48,7 +51,6 @@ class SampledEqualsTrained(Watch):
 
     @torch.no_grad()
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Compares recorded and recomputed log-probabilities on some rows."""
         fresh = moment.fresh
         if fresh is None or Need.LOGP not in moment.recipe.needs:
             return []
@@ -81,11 +83,9 @@ class SaneRewards(Watch):
     patience: int = 5
 
     def init(self) -> State:
-        """Returns the number of steps in a row with one value only, 0."""
         return {"constant": 0}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the rewards."""
         fresh = moment.fresh
         if fresh is None:
             return []
@@ -108,62 +108,6 @@ class SaneRewards(Watch):
         return []
 
 
-@dataclass(frozen=True)
-class LiveGroups(Watch):
-    """Checks that `least` of the groups have an advantage; else raises an alarm after `patience` steps in a row."""
-
-    least: float = 0.05
-    patience: int = 5
-
-    def init(self) -> State:
-        """Returns the number of steps in a row below the limit, 0."""
-        return {"below": 0}
-
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the share of groups without advantage."""
-        share = moment.metrics.get("zero_advantage_groups")
-        if share is None or not lasts(1.0 - share < self.least, state, "below", self.patience):
-            return []
-        text = (
-            f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
-            "too hard or solved. Change its level, raise the group size, or stop"
-        )
-        return [Alarm("live groups", text)]
-
-
-@dataclass(frozen=True)
-class EffectiveSamples(Watch):
-    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below, a few decisions dominate an update."""
-
-    least: float = 0.3
-
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the ratios of the step's updates."""
-        share = moment.metrics.get("effective_samples")
-        if share is None or share >= self.least:
-            return []
-        text = (
-            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy has "
-            "moved far from the one that sampled. Use fewer epochs, a smaller learning rate, or fresher data"
-        )
-        return [Alarm("effective samples", text)]
-
-
-@dataclass(frozen=True)
-class InsideLimits(Watch):
-    """Checks the metrics that the recipe's parts watch (`core.metrics`): each part states its limit and its alarm."""
-
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Compares each metric that was logged in this step with its limit."""
-        step, metrics = moment.progress.step, moment.metrics
-        limited = [one for one in moment.recipe.watched.values() if one.text and one.name in metrics]
-        return [
-            Alarm(one.guard, one.text.format(value=metrics[one.name], step=step))
-            for one in limited
-            if not metrics[one.name] <= one.most
-        ]
-
-
 SMALL_NORM = 1e-6
 """A gradient below it need not move a float32 weight: Adam's epsilon is of its size, as in a policy that saturated."""
 
@@ -175,16 +119,13 @@ class WeightsMove(Watch):
     """
 
     def init(self) -> State:
-        """Returns the last checksum of the actor."""
         return {"checksum": None}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Stores the checksum of the weights that sampled."""
         state["checksum"] = checksum(moment.actor)
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Compares with the weights that sample next."""
         before = state["checksum"]
         if before is None:
             return []
@@ -225,11 +166,9 @@ class FiniteSteps(Watch):
     patience: int = 3
 
     def init(self) -> State:
-        """Returns the skipped updates in a row and in total, 0."""
         return {"in_a_row": 0, "total": 0}
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Counts skipped updates."""
         if not moment.faults:
             state["in_a_row"] = 0
             return []
@@ -245,7 +184,6 @@ class MaskedDecisions(Watch):
     """Checks that no loss has a gradient at a masked decision: prompts, padding, tool output, other players."""
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the result of the first update's test."""
         if not moment.leaks:
             return []
         terms = ", ".join(dict.fromkeys(moment.leaks))
@@ -256,8 +194,8 @@ class MaskedDecisions(Watch):
 STANDARD: tuple[Watch, ...] = (
     SampledEqualsTrained(),
     SaneRewards(),
-    LiveGroups(),
-    EffectiveSamples(),
+    LIVE_GROUPS,
+    EFFECTIVE_SAMPLES,
     WeightsMove(),
     MaskedDecisions(),
     FiniteSteps(),
@@ -265,7 +203,7 @@ STANDARD: tuple[Watch, ...] = (
     SomethingTrained(),
     FewSkipped(),
     CriticExplains(),
-    FewCut(),
+    FEW_CUT,
     InsideLimits(),
     HeldOutFollows(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,77 @@ from assay.engine.guards.alarms import Alarm, Moment, Watch, lasts
 from assay.ops import groups
 
 
+# --------------------------------------------------------------------------------------------- limits of one metric
+@dataclass(frozen=True)
+class Limit(Watch):
+    """Checks one metric of the step's updates: raises `text` where `is_bad` holds, for `patience` steps in a row.
+
+    `text` is formatted with the metric's `value`, the `step`, and the `steps` in a row, which are counted in the state
+    under `counts`; without that name every bad step raises it. Degenerate: a step without the metric changes nothing.
+    """
+
+    name: str
+    metric: str
+    is_bad: Callable[[float], bool]
+    text: str
+    counts: str = ""
+    patience: int = 5
+
+    def init(self) -> State:
+        return {self.counts: 0} if self.counts else {}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        value = moment.metrics.get(self.metric)
+        if value is None:
+            return []
+        is_bad = self.is_bad(value)
+        if not (lasts(is_bad, state, self.counts, self.patience) if self.counts else is_bad):
+            return []
+        text = self.text.format(value=value, step=moment.progress.step, steps=state.get(self.counts))
+        return [Alarm(self.name, text)]
+
+
+LIVE_GROUPS = Limit(
+    name="live groups",
+    metric="zero_advantage_groups",
+    is_bad=lambda share: 1.0 - share < 0.05,
+    counts="below",
+    text="{value:.0%} of the groups had zero advantage for {steps} steps: the task is too easy, too hard or solved. "
+    "Change its level, raise the group size, or stop",
+)
+EFFECTIVE_SAMPLES = Limit(
+    name="effective samples",
+    metric="effective_samples",
+    is_bad=lambda share: not share >= 0.3,
+    text="the effective sample size is {value:.0%} of the batch at step {step}: the policy has moved far from the one "
+    "that sampled. Use fewer epochs, a smaller learning rate, or fresher data",
+)
+"""(sum ratio)^2 / (n * sum ratio^2): where it is small, a few decisions dominate an update. NaN is reported too."""
+FEW_CUT = Limit(
+    name="few cut",
+    metric="cut",
+    is_bad=lambda share: share > 0.5,
+    counts="above",
+    text="{value:.0%} of the answers were cut at the length limit for {steps} steps: they are judged unfinished. Raise "
+    "the task's limit, or train a warm-up that ends its answers",
+)
+
+
+@dataclass(frozen=True)
+class InsideLimits(Watch):
+    """Checks the metrics that the recipe's parts watch (`core.metrics`): each part states its limit and its alarm."""
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        step, metrics = moment.progress.step, moment.metrics
+        limited = [one for one in moment.recipe.watched.values() if one.text and one.name in metrics]
+        return [
+            Alarm(one.guard, one.text.format(value=metrics[one.name], step=step))
+            for one in limited
+            if not metrics[one.name] <= one.most
+        ]
+
+
+# ---------------------------------------------------------------------------------------- what takes more than a limit
 @dataclass(frozen=True)
 class LivePolicy(Watch):
     """Checks that the entropy of the sampled decisions does not collapse before the task is learnt.
@@ -27,11 +98,9 @@ class LivePolicy(Watch):
     patience: int = 5
 
     def init(self) -> State:
-        """Returns no first entropy, no outcomes yet."""
         return {"first": None, "outcome": None, "best": None, "below": 0}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Compares the entropy with that of the first step."""
         fresh = None if moment.fresh is None else moment.fresh.own()
         if fresh is None or Need.LOGP not in moment.recipe.needs or not bool(fresh.mask.any()):
             return []
@@ -65,11 +134,9 @@ class SomethingTrained(Watch):
     patience: int = 5
 
     def init(self) -> State:
-        """Returns the steps in a row at rate 0, and the steps that trained something, 0."""
         return {"still": 0, "trained": 0}
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks learning rates and gradient norms."""
         stages, step = moment.recipe.stages, moment.progress.step + 1
         moving = [stage.name for stage in stages if not is_zero(stage.optimizer.learning_rate)]
         state["trained"] += any(moment.metrics.get(f"gradient_norm/{name}", 0.0) > 0.0 for name in moving)
@@ -94,11 +161,9 @@ class FewSkipped(Watch):
     least: int = 20
 
     def init(self) -> State:
-        """Returns updates tried and skipped, 0, and the number to look at next."""
         return {"tried": 0, "skipped": 0, "next": self.least}
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Counts updates and those skipped."""
         state["tried"] += moment.tried
         state["skipped"] += len(moment.faults)
         if state["tried"] < state["next"]:
@@ -125,11 +190,9 @@ class CriticExplains(Watch):
     patience: int = 10
 
     def init(self) -> State:
-        """Returns an average of 0 steps."""
         return {"share": 0.0, "steps": 0, "below": 0}
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Averages the share and compares it with 0."""
         fresh = moment.fresh
         if fresh is None or not {"value", "return"} <= fresh.extra.keys() or int(fresh.mask.sum()) < 2:
             return []
@@ -148,29 +211,6 @@ class CriticExplains(Watch):
             "its values are no better than a constant. Raise its learning rate or epochs, or check its targets"
         )
         return [Alarm("critic explains", text)]
-
-
-@dataclass(frozen=True)
-class FewCut(Watch):
-    """Checks that at most the share `most` of the answers is cut at the length limit, `patience` steps in a row."""
-
-    most: float = 0.5
-    patience: int = 5
-
-    def init(self) -> State:
-        """Returns the number of steps in a row above the limit, 0."""
-        return {"above": 0}
-
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the share of answers that were cut."""
-        share = moment.metrics.get("cut")
-        if share is None or not lasts(share > self.most, state, "above", self.patience):
-            return []
-        text = (
-            f"{share:.0%} of the answers were cut at the length limit for {state['above']} steps: they are judged "
-            "unfinished. Raise the task's limit, or train a warm-up that ends its answers"
-        )
-        return [Alarm("few cut", text)]
 
 
 @dataclass(frozen=True)
@@ -196,7 +236,6 @@ class HeldOutFollows(Watch):
         return []
 
     def evaluated(self, scores: Sequence[float], state: State) -> list[Alarm]:
-        """Compares the two means."""
         held_out = sum(scores) / max(1, len(scores))
         is_known = state["score"] is not None and all(0.0 <= score <= 1.0 for score in scores)
         below = state["below"] = state["below"] + 1 if is_known and state["score"] - held_out > self.most else 0

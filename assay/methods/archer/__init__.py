@@ -10,12 +10,12 @@ actor-critic with Q - V.
 
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Defaults, Method, Recipe, recipes
+from assay.method import LANGUAGE, Preset, Method, Recipe, recipes
 from assay.methods.archer.base import turn_critic
 
 
-def recipe(world: Defaults = LANGUAGE) -> Recipe:
-    return replace(turn_critic(world), name="archer")
+def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    return replace(turn_critic(preset), name="archer")
 
 
 METHOD = Method(

@@ -13,7 +13,7 @@ from assay.methods.gbrl.base import gbrl
 METHOD = Method(
     paper="arXiv:2407.08250",
     recipe=gbrl,
-    worlds=(CONTROL, CONTINUOUS, TABLE),
+    presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,

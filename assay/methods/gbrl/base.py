@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Adam, Defaults, Recipe, Stage, ppo
+from assay.method import CONTROL, Adam, Preset, Recipe, Stage, ppo
 from assay.methods.gbrl.models import Trees
 from assay.methods.gbrl.optimizer import Boost, Oblivious, SquaredError
 from assay.models import Critic, Policy
@@ -27,9 +27,9 @@ def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
 BOOST = Boost(0.2, rates={"value": 0.5}, tree=Oblivious(score=SquaredError()), inner=Adam(3e-3, clip_norm=0.0))
 
 
-def gbrl(world: Defaults = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
+def gbrl(preset: Preset = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
     """GBRL (arXiv:2407.08250): PPO with policy and value trees of one structure and separate step sizes.
 
     Every update adds a tree that all later decisions evaluate, so a batch is used for twelve updates only.
     """
-    return replace(boosted(ppo(world), BOOST, codes), name="gbrl", source=FreshDecisions(epochs=3, minibatches=4))
+    return replace(boosted(ppo(preset), BOOST, codes), name="gbrl", source=FreshDecisions(epochs=3, minibatches=4))

@@ -14,7 +14,7 @@ from assay.methods.stream_x.base import stream_ac, stream_q
 METHOD = Method(
     paper="arXiv:2410.14606",
     recipe=stream_ac,
-    worlds=(CONTROL, CONTINUOUS),
+    presets=(CONTROL, CONTINUOUS),
     default_task="cartpole",
     family="value-based",
     base=recipes.a2c,

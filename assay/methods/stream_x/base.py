@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assay.method import CONTROL, Averaging, Defaults, Linear, ObGD, Recipe, Stage, Traced
+from assay.method import CONTROL, Averaging, Preset, Linear, ObGD, Recipe, Stage, Traced
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.models import Scaled
 from assay.methods.stream_x.stream import OneByOne, Stream
@@ -17,7 +17,7 @@ def bounded(kappa: float) -> Traced:
     return Traced(ObGD(kappa=kappa), DISCOUNT * TRACE)
 
 
-def stream_ac(world: Defaults = CONTROL) -> Recipe:
+def stream_ac(preset: Preset = CONTROL) -> Recipe:
     """Stream AC(lambda) (arXiv:2410.14606): traces, bounded steps, sparse normalised networks, running scales."""
     return Recipe(
         name="stream-x",
@@ -34,10 +34,10 @@ def stream_ac(world: Defaults = CONTROL) -> Recipe:
     )
 
 
-def stream_q(world: Defaults = CONTROL) -> Recipe:
+def stream_q(preset: Preset = CONTROL) -> Recipe:
     """Stream Q(lambda) (arXiv:2410.14606): the same stabilisers around Watkins' traces, epsilon-greedy."""
     return replace(
-        stream_ac(world),
+        stream_ac(preset),
         name="stream-q",
         actor=Policy(Scaled(), Greedy()),
         critics={},

@@ -14,7 +14,7 @@ from assay.methods.uni_o4.base import uni_o4
 METHOD = Method(
     paper="arXiv:2311.03351",
     recipe=uni_o4,
-    worlds=(CONTINUOUS,),
+    presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline to online",
     base=recipes.ppo,

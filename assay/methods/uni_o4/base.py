@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assay.method import CONTINUOUS, Adam, Copy, Defaults, Descent, Gate, Linear, Phase, Recipe, Stage, ppo
+from assay.method import CONTINUOUS, Adam, Copy, Preset, Descent, Gate, Linear, Phase, Recipe, Stage, ppo
 from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising
@@ -66,12 +66,12 @@ def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
     )
 
 
-def uni_o4(world: Defaults = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
+def uni_o4(preset: Preset = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
     """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO with the member of the best score."""
     first = cloned(log)
-    second, online = improved(first, log, gate), ppo(world)
+    second, online = improved(first, log, gate), ppo(preset)
     everything = {name: name for name in ("actor", "value", "q", "dynamics")}
-    stages = tuple(replace(stage, optimizer=replace(world.optimizer, learning_rate=3e-4)) for stage in online.stages)
+    stages = tuple(replace(stage, optimizer=replace(preset.optimizer, learning_rate=3e-4)) for stage in online.stages)
     return replace(
         online,
         name="uni-o4",

@@ -10,21 +10,21 @@ overvalues for some z; CQL's penalty for all z at once lowers them. MC-FB applie
 
 from functools import partial
 
-from assay.method import CONTINUOUS, CONTROL, Defaults, Method, Recipe
+from assay.method import CONTINUOUS, CONTROL, Preset, Method, Recipe
 from assay.methods.zero_shot_rl.losses import ConservativeMeasures, ConservativeValues, forward_backward
 
 CAREFUL, ON_MEASURES = (ConservativeValues(1.0),), (ConservativeMeasures(1.0),)
 
 
-def vc_fb(world: Defaults = CONTROL) -> Recipe:
+def vc_fb(preset: Preset = CONTROL) -> Recipe:
     """Returns FB with conservative values."""
-    return forward_backward(world, CAREFUL)
+    return forward_backward(preset, CAREFUL)
 
 
 METHOD = Method(
     paper="arXiv:2309.15178",
     recipe=vc_fb,
-    worlds=(CONTROL, CONTINUOUS),
+    presets=(CONTROL, CONTINUOUS),
     default_task="small-rooms",
     family="goal-conditioned",
     base=forward_backward,

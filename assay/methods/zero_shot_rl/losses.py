@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Defaults, Experience, Loss, Objective, Recipe
+from assay.method import CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Preset, Experience, Loss, Objective, Recipe
 from assay.method import Stage, View, model_name
 from assay.methods.zero_shot_rl.models import ForwardBackward, ForwardBackwardActor
 from assay.models import Policy
@@ -174,12 +174,12 @@ class MaximizeMeasure(OverTransitions, Objective):
 
 
 def forward_backward(
-    world: Defaults = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()
+    preset: Preset = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()
 ) -> Recipe:
     """Forward-backward representations (arXiv:2103.07945) of play data; half of the tasks are goals anywhere in it."""
     step = Adam(learning_rate=1e-3, clip_norm=10.0)
     stages = [Stage("measure", ("actor",), critic=(MeasureLoss(0.9), Orthonormal(), *conservative), optimizer=step)]
-    if not world.discrete:
+    if not preset.discrete:
         stages += [Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)]
     return Recipe(
         name="zero-shot-rl",

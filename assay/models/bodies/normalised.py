@@ -49,7 +49,6 @@ class Normalised(Vectors):
     hidden: tuple[int, ...] = (256, 256)
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """Returns a perceptron, or an ensemble of as many as the head asks for."""
         # Verdicts were measured with weights drawn after those of a plain perceptron: its draws are made and discarded.
         Perceptron(self.hidden).network(num_inputs, ask)
         if ask.members:

@@ -183,7 +183,6 @@ class Perceptron(Vectors):
     activation: type[nn.Module] | None = None
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """Returns a perceptron, or an ensemble of as many as the head asks for."""
         activation = self.activation or ask.activation
         if ask.members:
             return Ensemble(ask.members, num_inputs, ask.num, self.hidden, activation)

@@ -67,5 +67,4 @@ class Standardised(Body):
     body: Vectors = Perceptron()
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns the inner body on standardised observations."""
         return StandardisedInputs(self.body.outputs(spec, ask), feature_size(spec))

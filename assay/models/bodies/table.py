@@ -31,7 +31,6 @@ class Table(Body):
     """A separate entry for each state, initialised to 0; for tasks with numbered states and actions."""
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns the table for this task."""
         fits = isinstance(spec.action, Discrete) or not ask.action
         if not isinstance(spec.observation, Discrete) or not fits:
             raise AssayError(

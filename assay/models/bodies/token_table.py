@@ -94,5 +94,4 @@ class TokenTable(Body):
     rank: int = 0
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns the table for this task."""
         return ContextTable(spec, self, ask)

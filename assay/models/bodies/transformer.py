@@ -145,7 +145,6 @@ class Transformer(Sequences):
     pack_to: int = 0
 
     def states(self, spec: Spec) -> Trunk:
-        """Returns a trunk for the task's tokens."""
         if not isinstance(spec.observation, Vocabulary):
             raise AssayError(
                 f"a transformer needs a language task, this one has observations {spec.observation}. Use Perceptron()"

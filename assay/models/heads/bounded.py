@@ -109,7 +109,6 @@ class SquashedGaussian(ActorHead):
     """A Gaussian squashed into the bounds of continuous actions, with state-dependent mean and standard deviation."""
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the policy for this task."""
         space = need_box(spec, "a squashed Gaussian")
         return SquashedPolicy(body.outputs(spec, Ask((2 * space.size,), activation=nn.ReLU)), space)
 
@@ -124,6 +123,5 @@ class Deterministic(ActorHead):
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the policy for this task."""
         space = need_box(spec, "a deterministic actor")
         return DeterministicPolicy(body.outputs(spec, Ask((space.size,), activation=nn.ReLU)), space)

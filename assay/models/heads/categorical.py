@@ -51,7 +51,6 @@ class SoftmaxTable(CategoricalPolicy):
     """
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Returns log-probabilities of the recorded decisions; entropy and logits if requested."""
         logits = self.logits(batch.context)
         logp = distributions.categorical_logp(logits, batch.action) * batch.mask
         entropy = distributions.categorical_entropy(logits) * batch.mask if Need.ENTROPY in needs else None
@@ -83,7 +82,6 @@ class Categorical(ActorHead):
         check_temperature(self.temperature)
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the policy for this task."""
         if isinstance(spec.action, Vocabulary):
             return token_policy(body, spec, self.temperature)
         outputs = body.outputs(spec, Ask((need_discrete(spec, "a categorical actor").n,), gain=0.01))

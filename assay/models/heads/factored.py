@@ -57,7 +57,6 @@ class Factored(ActorHead):
     """Independent softmaxes, one for each of several choices."""
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the policy for this task."""
         if not isinstance(spec.action, MultiDiscrete):
             raise AssayError(f"a factored actor needs several discrete choices, the task has {spec.action}")
         outputs = body.outputs(spec, Ask((sum(spec.action.sizes),), gain=0.01))

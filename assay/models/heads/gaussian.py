@@ -52,7 +52,6 @@ class Gaussian(ActorHead):
     initial_log_std: float = 0.0
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the policy for this task."""
         size = need_box(spec, "a Gaussian actor").size
         return GaussianPolicy(body.outputs(spec, Ask((size,), gain=0.01)), size, self.initial_log_std)
 
@@ -64,7 +63,6 @@ class Distribution(ActorHead):
     initial_log_std: float = 0.0
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the policy for this task."""
         if isinstance(spec.action, Box):
             return Gaussian(self.initial_log_std).on(body, spec)
         return (Factored() if isinstance(spec.action, MultiDiscrete) else Categorical()).on(body, spec)

@@ -43,7 +43,6 @@ class Value(CriticHead):
     bins: Bins | None = None
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the critic for this task."""
         return StateValues(body.outputs(spec, Ask(shape_of(self.bins))), self.bins)
 
 
@@ -78,7 +77,6 @@ class ActionValue(CriticHead):
     bins: Bins | None = None
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the critic for this task."""
         if self.members < 1:
             raise AssayError(f"ActionValue: members={self.members} leaves no critic. Use 1 or more")
         ask = Ask(shape_of(self.bins), activation=nn.ReLU, members=self.members, action=True)
@@ -123,7 +121,6 @@ class GreedyPolicy(Acting):
         return outputs
 
     def values(self, context: Context) -> Tensor:
-        """Returns Q(s, .) [..., A]."""
         return read(self.outputs(context), self.bins)
 
 
@@ -138,6 +135,5 @@ class Greedy(ActorHead):
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the actor for this task."""
         num = need_discrete(spec, "a greedy actor").n
         return GreedyPolicy(body.outputs(spec, Ask((num, *shape_of(self.bins)), activation=nn.ReLU)), num, self.bins)

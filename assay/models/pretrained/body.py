@@ -70,6 +70,5 @@ class OnActor(Sequences):
     not_a_part: ClassVar[str] = "holds a built network"
 
     def states(self, spec: Spec) -> nn.Module:
-        """Returns the actor's hidden states."""
         assert isinstance(self.actor, PretrainedActor)
         return SharedStates(self.actor.network, self.gradient)

@@ -23,7 +23,7 @@ from assay.core.record import Experience, Need, Scored
 from assay.core.spaces import Context, Vocabulary
 from assay.models.decoder_handle import Held
 from assay.models.pretrained import packed_layers
-from assay.ops import distributions, output, packed_attention, packing
+from assay.ops import distributions, output, packed_attention, packing, repeats
 from assay.rollouts import text
 
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
@@ -188,7 +188,9 @@ class PretrainedActor(nn.Module):
             return place_D, self.no_states()
         tokens_N = batch.context["tokens"].reshape(-1).index_select(0, packed_attention.sent(pack.token_N, device))
         states_NW = packed_layers.states(self.network, tokens_N, pack)
-        return place_D, states_NW.index_select(0, packed_attention.sent(pack.before_D, device))
+        found = vars(repeats.repeats_of(pack.before_D)).items()
+        again = repeats.Repeats(**{name: packed_attention.sent(some, device) for name, some in found})
+        return place_D, repeats.taken(states_NW, packed_attention.sent(pack.before_D, device), again)
 
     def no_states(self) -> Tensor:
         """Returns empty states, [0, W]."""

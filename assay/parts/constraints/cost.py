@@ -111,8 +111,6 @@ class CostValues(Annotation):
     of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """Evaluates the critic on the contexts."""
-
         def values(critic: Any, rows: Experience) -> Tensor:
             value: Tensor = critic(rows.context)
             return value

@@ -121,21 +121,17 @@ class Multiplier(Constraint):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """Returns the needs of its cost credit."""
         return self.credit.needs
 
     @property
     def writes(self) -> Collection[str]:
-        """Returns `advantage` and the columns of its cost credit."""
         return joined(("advantage",), self.credit.writes)
 
     def init(self, scene: Scene) -> State:
-        """Returns the initial state of the rule."""
         return self.rule.init(self.limit)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Merges the cost into `advantage`, then updates the multiplier."""
         columns = self.credit(experience, self.channel)
         advantage = self.merge(experience, columns["cost_advantage"], state)
         level, seen = self.credit.level(experience, self.channel)

@@ -26,7 +26,6 @@ class EndAtCost(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Cuts the rows."""
         if experience.cost is None:
             raise AssayError("EndAtCost needs costs, and the task gives none. Use a task with costs or drop EndAtCost")
         spent = (experience.cost[..., self.channel] * experience.weight).cumsum(1)

@@ -24,5 +24,4 @@ class ActionValues(Annotation):
     model: ClassVar[str] = "q"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """Returns the values, [B, T]."""
         return over(experience, lambda q, rows: torch.where(rows.mask, q(rows.context, rows.action).amin(0), 0.0))

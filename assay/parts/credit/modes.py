@@ -40,7 +40,6 @@ class CountModes(Prepare):
                 raise AssayError(f"CountModes.modes: '{name}' is not a regular expression: {error}") from None
 
     def init(self, scene: Scene) -> State:
-        """Returns no state; refuses a task without text."""
         if scene.task is not None and not isinstance(scene.task, TextTask):
             raise AssayError(f"CountModes reads text; task '{scene.task.name}' has none. Use one with prompts")
         return {}
@@ -51,7 +50,6 @@ class CountModes(Prepare):
         return next(found, OTHER)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience as it is."""
         if not isinstance(scene.task, TextTask):
             return experience
         rows = scene.task.texts(experience, scene.split)

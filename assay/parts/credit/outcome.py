@@ -27,7 +27,6 @@ class Constant(RowStatistic):
     value: float = 0.0
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the number for every row."""
         return torch.full_like(outcome_B, self.value)
 
 
@@ -36,7 +35,6 @@ class GroupMean(RowStatistic):
     """Mean outcome of the row's group, itself included. Degenerate: a group of one has advantage 0."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the group means."""
         return groups.mean(outcome_B, groups.row_groups(experience))
 
 
@@ -49,7 +47,6 @@ class LeaveOneOut(RowStatistic):
     """
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the leave-one-out means."""
         return groups.mean_of_others(outcome_B, groups.row_groups(experience))
 
 
@@ -60,7 +57,6 @@ class BatchMean(RowStatistic):
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is the mean of the whole batch"}
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the batch mean for every row."""
         share = groups.row_groups(experience).share.to(outcome_B.dtype)
         mean = (outcome_B * share).sum() / share.sum().clamp(min=1)
         return groups.inside(mean, *groups.range_of(outcome_B, share > 0)).expand_as(outcome_B)
@@ -71,7 +67,6 @@ class NoScale(RowStatistic):
     """Scale 1: outcomes keep their units. Degenerate: a group of equal outcomes has scale 1 as well."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns ones."""
         return torch.ones_like(outcome_B)
 
 
@@ -85,7 +80,6 @@ class GroupDeviation(RowStatistic):
     epsilon: float = 1e-4
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the group deviations, never 0."""
         return groups.deviation(outcome_B, groups.row_groups(experience)) + self.epsilon
 
 
@@ -115,7 +109,6 @@ class OutcomeCredit(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes `advantage` and `outcome`."""
         outcome = groups.outcome(experience)
         advantage = (outcome - self.baseline(outcome, experience)) / self.scale(outcome, experience)
         return experience.add({"advantage": advantage.unsqueeze(1) * experience.mask, "outcome": outcome})

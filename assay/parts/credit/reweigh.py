@@ -26,7 +26,6 @@ class BySign(CreditWeight):
     negative: float = 1.0
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
-        """Returns the weight of each decision, [B, T]."""
         return torch.where(advantage_BT > 0, self.positive, self.negative).to(advantage_BT.dtype)
 
 
@@ -43,7 +42,6 @@ class Reweigh(Credit):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """Columns that the rule reads."""
         return self.rule.needs
 
     @property
@@ -53,7 +51,6 @@ class Reweigh(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Rewrites `advantage`."""
         advantage = experience.column("advantage")
         return experience.add({"advantage": advantage * self.rule(advantage, experience) * experience.mask})
 
@@ -68,6 +65,5 @@ class WithoutIdle(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with a smaller mask."""
         teaches = ((experience.column("advantage") != 0) & experience.mask).any(1, keepdim=True)
         return replace(experience, mask=experience.mask & teaches)

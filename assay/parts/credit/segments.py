@@ -71,7 +71,6 @@ class SegmentGae(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes `advantage` and `return`."""
         value, mask = experience.column("value"), experience.mask
         after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
         begins = segment_begins(experience, goes_on)

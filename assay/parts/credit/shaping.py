@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, TooLong
 from assay.core.record import Experience, Need, State
 from assay.core.slots import DemonstratedTask, Prepare, Scene, Select
 from assay.core.slots.tasks import most_decisions
@@ -44,8 +44,8 @@ class OverlongPenalty(Prepare):
     linear to -1 at the limit.
 
     `limit` 0 is the task's own, 4,096 of whose 20,480 tokens are the paper's margin. Answers that are no longer than
-    one of the task's first demonstrations are not penalised; where these fill the limit, none is. It comes after
-    selection, which therefore sees the task's rewards. Degenerate: without a task and a limit it changes nothing.
+    one of the task's first demonstrations are not penalised; where these fill the limit or exceed it, none is. It comes
+    after selection, which therefore sees the task's rewards. Degenerate: without a task and a limit it changes nothing.
     """
 
     limit: int = 0
@@ -58,9 +58,7 @@ class OverlongPenalty(Prepare):
     def init(self, scene: Scene) -> State:
         """Returns the lengths at which the penalty begins and ends."""
         end = self.limit or (0 if scene.task is None else most_decisions(scene.task))
-        shown = 0
-        if isinstance(scene.task, DemonstratedTask):
-            shown = int(scene.task.demonstrate(np.arange(NUM_SHOWN), 0).mask.sum(1).max())
+        shown = longest_shown(scene.task, end) if isinstance(scene.task, DemonstratedTask) else 0
         return {"begin": max((1.0 - self.margin) * end, float(shown)), "end": float(end)}
 
     @torch.no_grad()
@@ -76,6 +74,16 @@ class OverlongPenalty(Prepare):
         return replace(experience, reward=experience.reward + penalty * ends)
 
 
+def longest_shown(task: DemonstratedTask, limit: int) -> int:
+    """Returns the tokens of the longest of the task's first demonstrations; `limit` if one has more than the task
+    allows for an answer.
+    """
+    try:
+        return int(task.demonstrate(np.arange(NUM_SHOWN), 0).mask.sum(1).max())
+    except TooLong:
+        return limit
+
+
 @dataclass(frozen=True)
 class Informative(Select):
     """Keeps groups whose outcomes differ; the others have no advantage (DAPO's dynamic sampling, arXiv:2503.14476).
@@ -88,7 +96,6 @@ class Informative(Select):
     max_rounds: int = 3
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the rows of informative groups."""
         differs = groups.differs(groups.outcome(experience), groups.row_groups(experience))
         return experience.rows(groups.any_of(differs, groups.linked_groups(experience)))
 

@@ -32,7 +32,6 @@ class Gae(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes `advantage` and `return`."""
         value = experience.column("value")
         advantage = returns.gae(
             experience.reward,
@@ -84,7 +83,6 @@ class Whiten(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         count = mask.sum().clamp(min=1)
         mean = groups.inside((advantage * mask).sum() / count, *groups.range_of(advantage, mask))

@@ -49,7 +49,6 @@ class Conservative(OverTransitions, CriticLoss):
         return torch.cat((here[0], later[0], anything), 2), torch.cat((here[1], later[1], density), 2)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the summed difference between the soft maximum and the value of the recorded action."""
         return self.bounded(batch, view, None)
 
     def bounded(self, batch: Experience, view: View, least: Tensor | None) -> Loss:

@@ -35,11 +35,9 @@ class BradleyTerry(CriticLoss):
     reads: ClassVar[Mapping[str, str]] = {"chosen": "B"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the number of pairs."""
         return has_pair(batch, groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the logistic loss of the pairs' margins."""
         score = at_last_decision(view.model(self.critic)(batch.context), batch.mask)
         pairs = groups.row_groups(batch)
         margin = groups.total(score * batch.column("chosen").to(score.dtype), pairs)

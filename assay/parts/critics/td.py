@@ -51,25 +51,20 @@ class Td(CriticLoss):
 
     @property
     def reads(self) -> Collection[str]:
-        """Returns the columns that its target reads."""
         return self.target.reads
 
     @property
     def together(self) -> str | None:
-        """Returns which rows the aggregation needs in one micro-batch."""
         return self.aggregate.together
 
     @property
     def title(self) -> str:
-        """Returns the title of the prediction."""
         return self.of.title
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the aggregation's count over the decisions that have a target."""
         return self.aggregate.count(self.target.rows(batch))
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over decisions and members."""
         rows, target = self.target.rows(batch), self.target(batch, view)
         found = self.fit(self.of, rows, target, view)
         weight, count = self.aggregate.weigh(rows), self.aggregate.count(rows)

@@ -31,11 +31,9 @@ class InOrder(Curriculum):
     """
 
     def init(self, scene: Scene) -> State:
-        """Returns ordinal 0."""
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> np.ndarray:
-        """Returns the next starts."""
         return next_starts(scene, state, scene.num_starts)
 
     def observe(self, experience: Experience, scene: Scene, state: State) -> None:

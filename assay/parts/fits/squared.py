@@ -36,7 +36,6 @@ class Expectile(Regression):
     level: float = 0.7
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """Returns the asymmetric squared errors."""
         value = of(view.model(of.model), rows)
         gap = target - value
         return Regressed(torch.where(gap < 0, 1.0 - self.level, self.level) * gap.square(), value)

@@ -33,7 +33,6 @@ class Alike(Weight):
     """
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns ones."""
         return torch.ones_like(batch.reward)
 
 
@@ -51,7 +50,6 @@ class Denoising(OverDecisions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "its weight is its credit, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted errors."""
         actor, count = view.model(self.actor), self.count(batch)
         uniform = view.uniform((*batch.mask.shape, actor.num_misfit_draws), tag=3)
         with torch.no_grad():

@@ -21,7 +21,6 @@ class LogLikelihood(Weighed, Objective):
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the negative log-likelihood of the decisions."""
         nll = -view.scored.logp * self.aggregate.weigh(batch)
         metrics = {"nll": ((-view.scored.logp.detach() * batch.mask).sum(), batch.mask.sum())}
         return Loss(nll.sum(), self.count(batch), metrics)

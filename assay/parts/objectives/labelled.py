@@ -32,7 +32,6 @@ class CrossEntropy(LabelLoss):
     balanced: bool = False
 
     def __call__(self, score_B: Tensor, right_B: Tensor, by_group: groups.Groups) -> Tensor:
-        """Returns the loss of each row."""
         loss = softplus(score_B) - torch.where(right_B, score_B, 0.0)
         if not self.balanced:
             return loss
@@ -41,7 +40,6 @@ class CrossEntropy(LabelLoss):
         return loss * torch.where((rate > 0) & (rate < 1), weight, 1.0)
 
     def count(self, by_group: groups.Groups) -> Tensor:
-        """Returns the number of answers."""
         return by_group.share.sum()
 
 
@@ -64,11 +62,9 @@ class OutcomeAsLabel(Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "the outcome is a label; the column `advantage` is not read"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the count of the loss."""
         return self.loss.count(groups.row_groups(batch))
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the sum over answers."""
         by_group, right = groups.row_groups(batch), groups.outcome(batch) > RIGHT
         score = self.scale * of_rows(self.level(view.scored.logp, batch), batch)
         if self.centred:

@@ -23,7 +23,6 @@ class MaximizeQ(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns minus the first critic's value of the actor's own action."""
         now = batch.now
         action = view.model(self.actor).decide(now.context)
         value = view.model(self.q).first(now.context, action) * now.weight
@@ -44,7 +43,6 @@ class MaximizeSoftQ(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns minus the soft value of the actor's own action."""
         now = batch.now
         action, logp = view.sampled
         values = view.model(self.q)(now.context, action)

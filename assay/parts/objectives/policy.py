@@ -39,11 +39,9 @@ class PolicyGradient(Objective):
         return self.aggregate.together or self.ratio.together
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the count of the aggregation."""
         return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over decisions."""
         logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
         log_ratio = self.ratio(logp, batch)
         loss, cut = self.trust(log_ratio, advantage, logp)

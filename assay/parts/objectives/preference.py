@@ -30,11 +30,9 @@ class PreferencePair(Objective):
     reads: ClassVar[Mapping[str, str]] = {"chosen": "B"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the number of pairs."""
         return has_pair(batch, groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the logistic loss of the pairs' margins."""
         chosen = batch.column("chosen").to(batch.reward.dtype)
         log_ratio = ((view.scored.logp - batch.column("logp_ref").detach()) * batch.mask).sum(1)
         pairs = groups.row_groups(batch)

@@ -22,7 +22,6 @@ class TokenRatio(RatioLevel):
     together: ClassVar[str | None] = None
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Returns the log ratio of each decision."""
         return (logp_BT - batch.logp.detach()) * batch.mask
 
 
@@ -37,7 +36,6 @@ class SequenceRatio(RatioLevel):
     together: ClassVar[str | None] = "episode"
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Returns the episode's mean log ratio for each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
         length = groups.over_episode(batch.mask.sum(1), batch).clamp(min=1)
         return (groups.over_episode(log_ratio.sum(1), batch) / length).unsqueeze(1) * batch.mask
@@ -56,7 +54,6 @@ class ProductRatio(RatioLevel):
     }
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Returns the episode's summed log ratio for each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
         return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask
 

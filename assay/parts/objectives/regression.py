@@ -33,15 +33,12 @@ class RegressLogRatio(Objective):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """Log-probabilities, and those of the reference."""
         return frozenset({Need.LOGP, Need.REFERENCE} if self.reference else {Need.LOGP})
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the number of groups of two answers or more."""
         return is_counted(groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the sum over groups."""
         old = (batch.column("logp_ref") if self.reference else batch.logp).detach()
         log_ratio = groups.over_episode(((view.scored.logp - old) * batch.mask).sum(1), batch)
         by_group, reward = groups.row_groups(batch), groups.outcome(batch).detach()

@@ -33,7 +33,6 @@ class NoTrust(TrustRegion):
     breaks: ClassVar[dict[str, str]] = {"old_policy": "REINFORCE has no ratio"}
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (loss, clipped)."""
         return -advantage * logp, torch.zeros_like(advantage, dtype=torch.bool)
 
 
@@ -45,7 +44,6 @@ class Unclipped(TrustRegion):
     """
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (loss, clipped)."""
         return -advantage * bounded_ratio(log_ratio), log_ratio > LARGEST_LOG_RATIO
 
 
@@ -60,7 +58,6 @@ class Clip(TrustRegion):
     high: float = 0.2
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (loss, clipped)."""
         ratio = bounded_ratio(log_ratio)
         plain, clipped = ratio * advantage, ratio.clamp(1.0 - self.low, 1.0 + self.high) * advantage
         return -torch.minimum(plain, clipped), clipped < plain
@@ -78,7 +75,6 @@ class DualClip(TrustRegion):
     ceiling: float = 3.0
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (loss, clipped)."""
         loss, cut = Clip(self.low, self.high)(log_ratio, advantage, logp)
         bound = -self.ceiling * advantage
         over = (advantage < 0) & (loss > bound)
@@ -120,7 +116,6 @@ class SoftGate(TrustRegion):
             raise AssayError(f"{self}: positive and negative are temperatures. Use numbers above 0, for instance 1.0")
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (loss, all false)."""
         tau = torch.where(advantage > 0, self.positive, self.negative)
         gate = torch.sigmoid(tau * (bounded_ratio(log_ratio) - 1.0)) * 4.0 / tau
         return -advantage * gate, torch.zeros_like(advantage, dtype=torch.bool)

@@ -40,7 +40,6 @@ class AdvantageRegression(OverTransitions, Objective):
             raise AssayError(f"AdvantageRegression.limit is {self.limit}. Use a largest weight above 0")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted negative log-likelihood."""
         now = batch.now
         with torch.no_grad():
             gain = view.model(self.q)(now.context, now.action).amin(0) - view.model(self.value)(now.context)

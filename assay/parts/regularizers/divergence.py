@@ -38,7 +38,6 @@ class KlToReference(Weighed, Regularizer):
         return self.estimator is not divergences.k1
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over decisions."""
         log_ratio = (view.scored.logp - batch.column("logp_ref").detach()) * batch.mask
         value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
         metrics = {"kl_to_reference": ((divergences.k3(log_ratio.detach()) * batch.mask).sum(), batch.mask.sum())}
@@ -61,7 +60,6 @@ class KlWhereHeld(Weighed, Regularizer):
     reads: ClassVar[Mapping[str, str]] = {"logp_held": "BT: log q that the decision is held to"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over decisions."""
         towards = batch.column("logp_held").detach()
         held = batch.mask & (towards > NEVER)
         distance = self.estimator(torch.where(held, view.scored.logp - towards, 0.0))
@@ -82,7 +80,6 @@ class EntropyBonus(Weighed, Regularizer):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over decisions."""
         entropy = view.scored.entropy
         assert entropy is not None, "the engine provides what `needs` declares"
         value = entropy * self.aggregate.weigh(batch)

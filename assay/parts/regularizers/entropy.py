@@ -56,17 +56,14 @@ class MaskedEntropy(Regularizer):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Log-probabilities, of the candidates too with a mass."""
         return frozenset({Need.LOGP} if self.mass is None else {Need.LOGP, Need.CANDIDATES})
 
     @property
     def reads(self) -> Mapping[str, str]:
-        """The weights and, with a mass, the candidates."""
         weight = {"entropy_weight": "B: weight of the row's entropy in the loss"}
         return weight if self.mass is None else weight | {"candidates": "BTN: likely actions and a log q of each"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the number of rows with a decision."""
         return batch.mask.any(1).sum()
 
     def entropy(self, batch: Experience, scored: Scored) -> Tensor:
@@ -77,7 +74,6 @@ class MaskedEntropy(Regularizer):
         return nucleus_entropy(scored.candidates, self.mass, self.crossing)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over rows."""
         mean_B = mean_above(self.entropy(batch, view.scored), batch.mask, self.peak)
         value = (batch.column("entropy_weight").detach() * mean_B).sum()
         metrics = {"masked_entropy": (mean_B.detach().sum(), self.count(batch))}

@@ -96,11 +96,9 @@ class WeightedSum(Reward):
         return {name: one.reward for name, one in self.components.items()}
 
     def init(self, scene: Scene) -> State:
-        """Returns the components' states."""
         return states_of(self.parts, scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the sum as its reward."""
         rewarded, values = applied(self.parts, experience, scene, state)
         weighted = sum((number(one.weight) * values[name] for name, one in self.components.items()), torch.zeros(()))
         total = weighted * rewarded.mask  # a later component may have masked a faulty row
@@ -120,11 +118,9 @@ class Product(Reward):
         check_components(self, self.components)
 
     def init(self, scene: Scene) -> State:
-        """Returns the components' states."""
         return states_of(self.components, scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the product as its reward."""
         rewarded, values = applied(self.components, experience, scene, state)
         total = torch.stack([(value * rewarded.mask).sum(1) for value in values.values()]).prod(0)
         return placed(rewarded, total)
@@ -144,11 +140,9 @@ class Gated(Reward):
     closed: float = 0.0
 
     def init(self, scene: Scene) -> State:
-        """Returns both states."""
         return states_of({"gate": self.gate, "then": self.then}, scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the gated reward."""
         rewarded, values = applied({"gate": self.gate, "then": self.then}, experience, scene, state)
         gate, then = ((values[name] * rewarded.mask).sum(1) for name in ("gate", "then"))
         return placed(rewarded, torch.where(gate > self.threshold, then, torch.full_like(then, self.closed)))
@@ -160,11 +154,9 @@ class Rescored(Reward, Protocol):
     reward: Reward
 
     def init(self, scene: Scene) -> State:
-        """Returns the state of the reward inside."""
         return {"inside": self.reward.init(scene)}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the new totals."""
         rewarded = self.reward(experience, scene, state["inside"])
         return placed(rewarded, self.rescored((rewarded.reward * rewarded.mask).sum(1), rewarded, scene))
 
@@ -186,7 +178,6 @@ class StandardisedInGroup(Rescored):
     compares_group: ClassVar[bool] = True
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
-        """Returns standardised totals."""
         by_group = groups.row_groups(rewarded)
         apart = (total_B - groups.mean(total_B, by_group)) / (groups.deviation(total_B, by_group) + self.epsilon)
         return apart.clamp(min=self.floor)

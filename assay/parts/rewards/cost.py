@@ -22,14 +22,12 @@ class TaskCost(Reward):
     not_a_part: ClassVar[str] = "it changes nothing, and refuses the tasks of the laws, which have no costs"
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty state; raises AssayError if the task gives no costs."""
         if scene.task is not None and not scene.task.spec.num_costs:
             told = f"task '{scene.task.name}' gives no costs, and a constraint needs them"
             raise AssayError(f"{told}. Use a task with costs, such as hazards, or a variant that limits the length")
         return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience as it is."""
         return experience
 
 
@@ -44,7 +42,6 @@ class LengthCost(Reward):
     limit: int = 64
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Adds the channel."""
         if "episode_length" in experience.extra:
             raise AssayError("LengthCost counts decisions of whole episodes, not of fragments. Use rollout Episodes()")
         late = (experience.mask.cumsum(1) > self.limit) & experience.mask

@@ -49,7 +49,6 @@ class ByLabel(Reward):
         return states_of(self.rules, scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the table's rewards."""
         rewarded, values = applied(self.rules, experience, scene, state)
         holds = {name: ((value * rewarded.mask).sum(1) > self.threshold).tolist() for name, value in values.items()}
         verdicts = [

@@ -54,7 +54,6 @@ class FromModel(Reward):
         return getattr(self.worth, "breaks", {})
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The experience with the model's rewards."""
         said = scene.models.over(self.of.model, experience, lambda model, rows: over_members(self.of(model, rows)))
         there, paid = experience.mask, torch.zeros_like(experience.reward)
         if self.after:

@@ -50,7 +50,6 @@ class ByLength(Rescored):
             raise AssayError(f"ByLength.limit is {self.limit}; give at least 1, or None for the task's")
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
-        """Returns the scaled outcomes."""
         limit = most_decisions(scene.task) if self.limit is None else self.limit
         is_cut = (rewarded.truncated & rewarded.mask).any(1)
         length = torch.where(is_cut, limit, rewarded.mask.sum(1).clamp(min=1)).to(rewarded.reward.dtype)

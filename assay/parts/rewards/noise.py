@@ -36,7 +36,6 @@ class Noisy(Rescored):
     stochastic: ClassVar[bool] = True
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
-        """Returns the noisy totals."""
         return self.noise(total_B, uniform_of(rewarded, scene)).to(total_B.dtype)
 
 

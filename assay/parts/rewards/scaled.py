@@ -19,5 +19,4 @@ class ScaledReward(Reward):
     scale: float = 0.1
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with scaled rewards."""
         return replace(experience, reward=self.scale * experience.reward)

@@ -50,22 +50,18 @@ class Around(Framing, Protocol):
     gather: Rollout
 
     def init(self, scene: Scene) -> State:
-        """Returns the state of the inner rollout."""
         return self.gather.init(scene)
 
     @property
     def num_starts(self) -> int:
-        """Returns the number of starts of the inner rollout."""
         return self.gather.num_starts
 
     @property
     def has_logp(self) -> bool:
-        """Returns whether the inner rollout knows every log-probability."""
         return self.gather.has_logp
 
     @property
     def frame(self) -> Wrapper | None:
-        """Returns the observation change of the inner rollout, if any."""
         return frame_of(self.gather)
 
 
@@ -96,12 +92,10 @@ class Fragments(Rollout):
 
     @property
     def num_starts(self) -> int:
-        """Returns 0: the simulations draw their own starts."""
         return 0
 
     @torch.no_grad()
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers the next fragment of every simulation."""
         actor, draw = scene.actor, scene.draw
         simulation, instances = state["simulation"], np.arange(self.num_envs)
         run = Draw(draw.seed)

@@ -46,7 +46,6 @@ class EpsilonGreedy(Explore):
     epsilon: float | Schedule = 0.05
 
     def wrap(self, actor: Any, scene: Scene, state: State) -> EpsilonActor:
-        """Returns the exploring actor."""
         return EpsilonActor(actor, number(self.epsilon))
 
 
@@ -76,5 +75,4 @@ class GaussianNoise(Explore):
     breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}
 
     def wrap(self, actor: Any, scene: Scene, state: State) -> NoisyActor:
-        """Returns the exploring actor."""
         return NoisyActor(actor, number(self.scale))

@@ -39,7 +39,6 @@ class WithGreedy(Around):
 
     @property
     def writes(self) -> Collection[str]:
-        """Returns the columns of the inner rollout and its own."""
         return joined(self.gather.writes, {GREEDY: "B: outcome of the greedy answer to the same start"})
 
     @property

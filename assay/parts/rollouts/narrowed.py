@@ -38,12 +38,10 @@ class Narrowed(Around):
 
     @property
     def by_start(self) -> bool:
-        """Returns whether the inner rollout may be cut."""
         return self.gather.by_start
 
     @property
     def writes(self) -> Collection[str]:
-        """Returns the columns of the inner rollout."""
         return self.gather.writes
 
     def init(self, scene: Scene) -> State:
@@ -54,7 +52,6 @@ class Narrowed(Around):
         return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers experience with the narrowed actor."""
         gathered = self.gather(scene.given(actor=self.narrowing.wrap(scene.actor)), state)
         if not self.own or LOGP_MODEL not in gathered.extra:
             return gathered

@@ -23,11 +23,9 @@ class Revisits(Rollout):
     group_size: int = 8
 
     def init(self, scene: Scene) -> State:
-        """Returns no visits."""
         return {"visits": {}}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers `group_size` episodes of each of the starts."""
         samples, visits = [np.empty(0, dtype=np.int64)], dict(state["visits"])
         for start in map(str, scene.starts.tolist()):
             begun = visits.get(start, 0)

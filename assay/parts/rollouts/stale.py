@@ -34,21 +34,17 @@ class Stale(Rollout):
 
     @property
     def num_starts(self) -> int:
-        """Returns the number of starts of the inner rollout."""
         return self.gather.num_starts
 
     @property
     def writes(self) -> Collection[str]:
-        """Returns the columns of the inner rollout."""
         return self.gather.writes
 
     def init(self, scene: Scene) -> State:
-        """Returns the inner rollout's state, and no older weights yet."""
         return {"gather": self.gather.init(scene), "weights": []}
 
     @torch.no_grad()
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Returns what the inner rollout gathers with the older weights."""
         if not self.delay:
             return self.gather(scene, state["gather"])
         state["weights"].append(parameters_to_vector(scene.actor.parameters()).clone())

@@ -63,12 +63,10 @@ class Standardising(Around):
     )
 
     def init(self, scene: Scene) -> State:
-        """Returns the inner rollout's state, and no moments."""
         inner = self.gather.init(scene)
         return {"gather": inner, "begun": False, "observation": no_moments(), "return": no_moments(), "running": None}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers with the moments of all earlier rollouts, then adds this one's."""
         if not state["begun"]:
             first = self.measured(self.gather(scene, state["gather"]), state)
             scene.log(DISCARDED, float(first.mask.sum()))

@@ -31,7 +31,6 @@ class Ends(Condition):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"some": True, "reason": "successes are needed. Use peg"},)
 
     def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
-        """Raises AssayError if it is otherwise."""
         num = sum(int(columns["terminal"].any(1).sum()) for columns in datasets)
         if (num > 0) != self.some:
             raise AssayError(f"{num} decisions in the data of task '{task.name}' are terminal: {self.reason}")

@@ -31,7 +31,6 @@ class Demonstrations(Source):
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields the next demonstrations as one batch."""
         task = scene.task
         assert isinstance(task, DemonstratedTask)
         yield task.demonstrate(next_starts(scene, state, self.batch), 0)
@@ -49,13 +48,11 @@ class DemonstratedDecisions(Source):
     minibatches: int = 16
 
     def init(self, scene: Scene) -> State:
-        """Returns ordinal 0, or the task's own dataset."""
         if own_dataset(scene.task) is not None:
             return Logged(updates=self.minibatches).init(scene)
         return Demonstrations().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields each decision of the next episodes once, or the next batches of the dataset."""
         if own_dataset(scene.task) is not None:
             yield from Logged(updates=self.minibatches)(scene, state)
             return
@@ -83,7 +80,6 @@ class Pairs(Source):
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields the next pairs as one batch."""
         task = scene.task
         assert isinstance(task, PairedTask)
         yield task.pairs(next_starts(scene, state, self.batch), 0)

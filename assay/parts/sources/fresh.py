@@ -35,7 +35,6 @@ class FreshSequences(Source):
     minibatches: int = 1
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields minibatches of sequences, shuffled by group in each epoch."""
         fresh, draw = scene.fresh, scene.draw
         experience = need_fresh(fresh)
         for epoch in range(self.epochs):

@@ -84,7 +84,6 @@ class Log(Described):
     reckless: bool = False
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """Returns the transitions, a function of this description and the task alone."""
         if not isinstance(task, ScriptedTask) or task.expert is None:
             raise AssayError(f"task '{task.name}' has no scripted expert. Name an offline dataset: --data FILE")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
@@ -164,7 +163,6 @@ class Logged(Source):
         return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields the next batches, with equally many rows of each dataset."""
         draw = scene.draw
         logs = state["contents"].columns
         for update in range(self.updates):

@@ -85,7 +85,6 @@ class Mixed(Goals):
     discount: float = 0.99
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, last: np.ndarray, draw: Draw) -> Places:
-        """Returns a mixture of the three kinds of goals."""
         end = last[episode]
         kind, far, other, when = (random.uniform(draw.at(place), np.arange(len(time))) for place in range(4))
         if self.discount < 1.0:
@@ -138,7 +137,6 @@ class Relabelled(Source):
         return {"contents": Contents((self.log,), scene.task, scene.draw)}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields the next batches."""
         task, draw = scene.task, scene.draw
         (columns,) = state["contents"].columns
         last = columns["last"].numpy()

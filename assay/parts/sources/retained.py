@@ -29,7 +29,6 @@ class Retained(Source):
     reward: Reward | None = None
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty buffer, the dataset if some of it is kept, and the reward's state."""
         log, reward = self.log.init(scene) if self.kept else {}, self.reward.init(scene) if self.reward else {}
         return {"replay": self.replay.init(scene), "log": log, "reward": reward}
 

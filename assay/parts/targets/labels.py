@@ -28,7 +28,6 @@ class Label(Target):
     ends: bool = False
 
     def rows(self, batch: Experience) -> Experience:
-        """The decisions of this side, or the contexts after them."""
         now = batch.now if self.after else batch
         there = now.mask & now.terminal if self.ends else now.mask
         if batch.source is not None:
@@ -38,7 +37,6 @@ class Label(Target):
         return (batch.after if self.after else batch).with_columns(mask=there)
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
         return torch.full_like(self.rows(batch).reward, self.value)
 
 

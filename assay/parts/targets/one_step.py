@@ -34,7 +34,6 @@ class NextValue(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T] or [N, B, T]."""
         return one_step_target(batch.now, view.model(self.value)(batch.after.context), self.discount)
 
 
@@ -51,7 +50,6 @@ class DoubleQ(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T]."""
         after = batch.after
         best = view.model(self.actor).values(after.context).argmax(-1, keepdim=True)
         value_next = view.model(self.target).values(after.context).gather(-1, best).squeeze(-1)
@@ -73,7 +71,6 @@ class SmoothedTwin(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T]."""
         after, actor = batch.after, view.model(self.actor)
         action = actor.decide(after.context)
         noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
@@ -104,7 +101,6 @@ class SoftTwin(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T]."""
         action, logp = sampled_next(batch, view, self.actor)
         value_next = view.model(self.q)(batch.after.context, action).amin(0) - view.model(self.temperature)() * logp
         return one_step_target(batch.now, value_next, self.discount)
@@ -130,7 +126,6 @@ class OwnAction(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T]."""
         action, _ = sampled_next(batch, view, self.actor)
         values = view.model(self.q)(batch.after.context, action)
         if self.subset:

@@ -23,7 +23,6 @@ class Column(Target):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Returns the name of the column."""
         return (self.name,)
 
     def rows(self, batch: Experience) -> Experience:
@@ -31,7 +30,6 @@ class Column(Target):
         return batch
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T]."""
         return batch.column(self.name).detach()
 
 
@@ -49,6 +47,5 @@ class RecordedAction(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns targets [B, T]."""
         values: Tensor = view.model(self.q)(batch.now.context, batch.now.action)
         return values.amax(0) if self.largest else values.amin(0)

@@ -31,7 +31,7 @@ from assay.engine.batch_shards import Ranks
 from assay.engine.gathering import Gatherers
 from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, joined
 from assay.engine.loop import Loop, freeze_states, thaw_states
-from assay.engine.machine import tuned
+from assay.engine.machine import repeatable, tuned
 from assay.runs.plan import Plan
 from assay.runs.signals import STOPS, end_with
 from assay.runs.user_code.loading import load
@@ -231,7 +231,7 @@ def follow(ranks: Gloo, received: Callable[[], int]) -> None:
 
 
 def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
-    """Returns the loop of a run in the state that rank 0 sent, and sets threads as they are there."""
+    """Returns the loop of a run in the state that rank 0 sent, and sets threads and kernels as they are there."""
     if order.folder is not None and store.holder(order.folder) != order.lock:
         raise AssayError(
             f"rank {ranks.rank} does not see the run folder {order.folder} of rank 0, into which it writes its part of "
@@ -241,6 +241,7 @@ def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
         load(source)
     plan: Plan = pickle.loads(order.plan)
     ranks.place(plan.placement.device)
+    threads.enter_context(repeatable(plan.placement.deterministic))
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     if order.handed:
         loop.begin(order.handed)

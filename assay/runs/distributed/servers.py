@@ -27,7 +27,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Need, State
+from assay.core.record import Draw, Experience, State
 from assay.core.slots import Task
 from assay.core.spaces import Vocabulary
 from assay.decoding.sampling_parameters import Narrowing
@@ -61,12 +61,6 @@ def probes(vocabulary: Vocabulary) -> list[list[int]]:
     """Returns 8 sequences of 9 tokens, the first bos: 64 log-probabilities to compare."""
     tokens = random.integers(Draw(0, (15,)), vocabulary.size, 64).reshape(8, 8)
     return [[vocabulary.bos, *row] for row in tokens.tolist()]
-
-
-def scored_logp(actor: Any, rows: Experience) -> Tensor:
-    """Returns the actor's log-probability of each decision."""
-    logp: Tensor = actor.score(rows, frozenset({Need.LOGP})).logp
-    return logp
 
 
 def as_rows(rows: Sequence[Sequence[int]], vocabulary: Vocabulary) -> Experience:

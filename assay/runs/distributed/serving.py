@@ -23,6 +23,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import State
+from assay.core.slots import logp_of
 from assay.core.spaces import Spec, Vocabulary
 from assay.decoding.sampling_parameters import Narrowing
 from assay.engine.flat import Flat
@@ -30,7 +31,7 @@ from assay.engine.machine import tuned
 from assay.ops.decoded import Stop, Written
 from assay.rollouts.completions import Ends, answers
 from assay.rollouts.text import Tokenizer
-from assay.runs.distributed.servers import GENERATE, LOGP, OWNER, as_rows, scored_logp
+from assay.runs.distributed.servers import GENERATE, LOGP, OWNER, as_rows
 from assay.runs.distributed.weights import tree_of
 from assay.runs.plan import plan_of
 from assay.runs.run import loaded_engine
@@ -326,5 +327,5 @@ class Service:
         """Returns the log-probability of each token of a prompt, None for the first."""
         with self.held(), tuned(self.policy.num_parameters):
             rows = as_rows([prompt], self.policy.vocabulary).to(self.policy.flat.values.device)
-            logp = scored_logp(self.policy.actor, rows)[0].tolist()
+            logp = logp_of(self.policy.actor, rows)[0].tolist()
         return [None, *({str(token): {"logprob": value}} for token, value in zip(prompt[1:], logp[1:], strict=True))]

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.slots import logp_of
 from assay.core.spaces import Vocabulary
 from assay.engine.gathering import needs_one_piece
 from assay.engine.loop import Loop
@@ -40,7 +41,7 @@ from assay.runs.distributed.rollout_worker import (
     Sampler,
     for_sampling,
 )
-from assay.runs.distributed.servers import Published, Served, Server, ServerHand, as_rows, probes, scored_logp
+from assay.runs.distributed.servers import Published, Served, Server, ServerHand, as_rows, probes
 from assay.runs.distributed.weights import SameMemory, WeightFiles, Weights
 from assay.runs.plan import Plan
 from assay.runs.signals import STOPS, end_with
@@ -235,7 +236,7 @@ def on_servers(plan: Plan, loop: Loop, files: WeightFiles) -> tuple[Weights, Cal
 
     def score() -> Tensor:
         with torch.no_grad():
-            return loop.engine.over(recipe.behaviour, rows, scored_logp)[:, 1:].float().cpu()
+            return loop.engine.over(recipe.behaviour, rows, logp_of)[:, 1:].float().cpu()
 
     published = Published(files, recipe.behaviour, score)
     servers = [Server(url, vocabulary) for url in plan.options.gathering.server]

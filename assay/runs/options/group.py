@@ -24,13 +24,15 @@ WORDS = {
 """How an error names the type of an option."""
 
 
-def option(default: Value, text: str, *, metavar: str = "", decisive: bool = True) -> Value:
+def option(default: Value, text: str, *, metavar: str = "", decisive: bool = True, chosen: bool = False) -> Value:
     """Declares an option: its default, its help, and whether it can change the numbers of a run.
 
     Its type is the annotation: bool (a switch), int, float, str, Path, each possibly `| None`, or `tuple[str, ...]`
-    (repeatable).
+    (repeatable). One that is `chosen` for the hardware where the user does not say is missing among parsed arguments
+    then, and a switch has --no-NAME.
     """
-    made: Value = field(default=default, metadata={"help": text, "metavar": metavar, "decisive": decisive})
+    about = {"help": text, "metavar": metavar, "decisive": decisive, "chosen": chosen}
+    made: Value = field(default=default, metadata=about)
     return made
 
 
@@ -85,14 +87,17 @@ def add_group(parser: argparse.ArgumentParser, group: type[Group], only: Mapping
             continue
         kind, text = kinds[one.name], (only or {}).get(one.name) or one.metadata["help"]
         if kind is bool:
-            place.add_argument(flag(one.name), dest=one.name, action="store_true", help=text)
+            unset = {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
+            told = unset if one.metadata["chosen"] else {"action": "store_true"}
+            place.add_argument(flag(one.name), dest=one.name, help=text, **told)
             continue
         metavar = one.metadata["metavar"] or {int: "N", float: "X"}.get(kind, "TEXT")
-        told: dict[str, Any] = {"dest": one.name, "metavar": metavar, "help": text}
+        told = {"dest": one.name, "metavar": metavar, "help": text}
         if kind is tuple:
             place.add_argument(flag(one.name), action="append", default=[], **told)
         else:
             read, default = (given_text, argparse.SUPPRESS) if one.default == "" else (kind, one.default)
+            default = argparse.SUPPRESS if one.metadata["chosen"] else default
             place.add_argument(flag(one.name), type=read, default=default, **told)
 
 

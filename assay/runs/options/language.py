@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_RANK = 4096
 """Largest rank of an adapter: more is a slip of the hand."""
+PRECISIONS = ("float32", "bfloat16")
 SIZES = ("max_tokens", "group_size", "prompts", "lora_rank")
 
 
@@ -41,6 +42,11 @@ class LanguageOptions(Group):
     system: str | None = option(None, "system prompt, put in by the model's chat template")
     epochs: float | None = option(None, "passes over the training prompts of a file, instead of --steps")
     lora_rank: int | None = option(None, "train a low-rank adapter of this rank on the model; 0: all weights")
+    dtype: str | None = option(
+        None,
+        "precision of the model: float32, or bfloat16 with float32 master weights (default: bfloat16 on a GPU)",
+        metavar="float32|bfloat16",
+    )
     in_order: bool = option(False, "take the rows of a file in their order instead of shuffled")
 
     def check(self) -> None:
@@ -51,6 +57,8 @@ class LanguageOptions(Group):
                 raise AssayError(f"{flag(name)} is {value}. Use at least {least}.")
         if self.lora_rank is not None and self.lora_rank > MOST_RANK:
             raise AssayError(f"--lora-rank is {self.lora_rank}. Use at most {MOST_RANK:,}.")
+        if self.dtype is not None and self.dtype not in PRECISIONS:
+            raise AssayError(f"--dtype is '{self.dtype}'. Use {' or '.join(PRECISIONS)}.")
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
             raise AssayError(f"--top-p is {self.top_p}. Use a share above 0, 1 for all.")
         if self.kl is not None and not 0.0 <= self.kl < math.inf:
@@ -67,14 +75,15 @@ class LanguageOptions(Group):
         return language.changed_task(task, self.max_tokens, self.system, self.in_order)
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
-        """Returns the recipe with sampling parameters, sizes, KL penalty and adapter."""
+        """Returns the recipe with sampling parameters, sizes, KL penalty, precision and adapter."""
         from assay.core.spaces import Vocabulary
         from assay.runs import language
 
         language.check_task(recipe, task, self.max_tokens, self.system)
         if self.top_p is not None and not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"--top-p is for language tasks; '{task.name}' has no tokens. Remove it.")
-        changes: list[tuple[float | None, Callable[..., Recipe]]] = [
+        changes: list[tuple[float | str | None, Callable[..., Recipe]]] = [
+            (self.dtype, language.with_dtype),
             (self.lora_rank, language.with_lora_rank),
             (self.temperature, language.with_temperature),
             (self.group_size, language.with_group_size),

@@ -11,8 +11,8 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Defaults
 from assay.recipes.method import Method
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.loading import load, value_of
 
@@ -83,12 +83,12 @@ def method_of(value: Any, address: Address) -> Method:
     return Method("", made, tuple(worlds), DEFAULT_TASKS[worlds[0].name], family="own")
 
 
-def given(recipe: Recipe, defaults: Defaults) -> Recipe:
+def given(recipe: Recipe, defaults: Preset) -> Recipe:
     """Returns the recipe, whatever the defaults are."""
     return recipe
 
 
-def checked_recipe(function: Callable[..., Any], takes_defaults: bool, address: Address, defaults: Defaults) -> Recipe:
+def checked_recipe(function: Callable[..., Any], takes_defaults: bool, address: Address, defaults: Preset) -> Recipe:
     """Returns what the function makes; AssayError if it raises or makes something else."""
     try:
         recipe = function(defaults) if takes_defaults else function()

@@ -20,7 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Simulation
 from assay.core.spaces import Context, Spec
-from assay.ops.random import GOLDEN, hashed, mix
+from assay.ops.random import GOLDEN, as_uniform, hashed, mix
 from assay.rollouts.episodes import play_episodes
 from assay.rollouts.resumed_episodes import nothing_done, play_on
 
@@ -129,11 +129,6 @@ class ArraySimulation:
     def _chance(self) -> np.ndarray:
         words = self._words[self._episode - self._first, np.arange(self.num)]
         return as_uniform(mix(words ^ mix(self._elapsed.view(np.uint64) + GOLDEN)))
-
-
-def as_uniform(words: np.ndarray) -> np.ndarray:
-    """Returns hashes as uniform numbers in (0, 1), as in `assay.ops.random.uniform`."""
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def start_seeds(split: int, starts: np.ndarray) -> np.ndarray:

@@ -10,11 +10,11 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 
 @dataclass(frozen=True)
-class Addition:
+class Addition(Generator):
     """Sums of `terms` numbers, each uniform in 0 .. 10^level - 1, written without padding.
 
     Exact match: "0357", "357+0" and "357 or 358" are wrong; whitespace around the answer is ignored. Sums that differ
@@ -39,10 +39,6 @@ class Addition:
         answer = str(sum(terms))
         item = Item("+".join(map(str, terms)) + "=", answer, answer, {"terms": tuple(terms)})
         return "+".join(map(str, sorted(terms))), item
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the sum, 0 for all else."""

@@ -138,3 +138,9 @@ def exact_match(answer: str, completion: str) -> Outcome:
     """Returns 1 for the answer and nothing else, 0 otherwise; ignores whitespace before and after, but not inside."""
     given = completion.strip(WHITESPACE)
     return Score(float(given == answer)) if given else PolicyFault("no answer")
+
+
+def match_after(mark: str, answer: str, completion: str) -> Outcome:
+    """Returns 1 for the answer after the only mark, 0 for all else."""
+    parts = completion.split(mark)
+    return exact_match(answer, parts[1]) if len(parts) == 2 else PolicyFault(f"{len(parts) - 1} marks")

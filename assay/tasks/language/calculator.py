@@ -10,13 +10,13 @@ from assay.core.errors import AssayError
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import MAX_DIGITS, WHITESPACE, evaluated, exact_match
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Item, generated_item
+from assay.tasks.language.prompts import Generator, Item
 
 OPEN, CLOSE, NO_NUMBER = "[", "]", "?"
 
 
 @dataclass(frozen=True)
-class Calculator:
+class Calculator(Generator):
     """The product of two numbers of `level` digits, too hard for a small model without the tool.
 
     An utterance in square brackets goes to the calculator: exact rational arithmetic over + - * / and brackets, parsed
@@ -50,10 +50,6 @@ class Calculator:
         asked, answer = f"{left}*{right}", str(left * right)
         shown = answer if words[2] % 2 else f"{OPEN}{asked}{CLOSE}\n{answer}"
         return f"{min(left, right)}*{max(left, right)}", Item(f"{asked}=", answer, shown)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
         """Returns the calculator's result for an utterance in square brackets, else the outcome."""

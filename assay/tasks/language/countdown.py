@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import OPERATORS, RANKS, WHITESPACE, evaluated
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 OPERATIONS = "+-*"
 
@@ -35,7 +35,7 @@ def joined(left: Written, symbol: str, right: Written) -> Written:
 
 
 @dataclass(frozen=True)
-class Countdown:
+class Countdown(Generator):
     """`level` numbers in 1 .. `largest` and a target in 1 .. `highest` that can be made of all of them by + - *.
 
     A correct answer is an expression over + - * / and brackets, of exact rational value equal to the target, that uses
@@ -75,10 +75,6 @@ class Countdown:
         facts = {"numbers": tuple(numbers), "target": target}
         content = f"{','.join(map(str, sorted(numbers)))}:{target}"
         return content, Item(f"{','.join(map(str, numbers))}:{target}=", str(target), solution, facts)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 if the expression obeys the rules and makes the target, else 0."""

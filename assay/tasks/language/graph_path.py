@@ -10,14 +10,14 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import WHITESPACE
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 NODES = "abcdefghijklmnopqrstuvwxyz"
 Edges = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class GraphPath:
+class GraphPath(Generator):
     """A connected graph of `level` nodes: a random tree and `extra` more edges, none directed.
 
     A correct answer is a shortest path along edges from the first node to the second; whitespace around it is ignored.
@@ -60,10 +60,6 @@ class GraphPath:
         content = f"{sorted(edges)} {sorted((begin, end))}"
         facts = {"edges": tuple(sorted(edges)), "begin": begin, "end": end, "steps": steps[begin]}
         return content, Item(f"{shown}:{NODES[begin]}>{NODES[end]}=", path, path, facts)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for a shortest path, 0 for a longer one; anything but a path between the two nodes is a fault."""

@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.rollouts.words import WordTokenizer
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Item, generated_item
+from assay.tasks.language.prompts import Generator, Item
 
 ROOMS: Mapping[str, tuple[str, str]] = {
     "kitchen": ("sink", "fridge"),
@@ -78,7 +78,7 @@ class House:
 
 
 @dataclass(frozen=True)
-class Household:
+class Household(Generator):
     """Two objects in a house of `level` rooms with a shelf and a closed container each; one has to be put somewhere.
 
     Commands are "go ROOM", "open PLACE", "take OBJECT" and "put PLACE"; one object fits into the hand. The episode ends
@@ -127,10 +127,6 @@ class Household:
         shown = "\n".join(wasteful(house, found, self.max_turns, words[6:]))
         facts = {"house": house, "thing": thing, "target": spots[2]}
         return f"{goal}: {house.where}", Item(f"{goal} . {house.view()}\n", goal, shown, facts)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
         """Returns the text after the last command, or the end."""

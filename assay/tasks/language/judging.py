@@ -13,7 +13,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
 from assay.rollouts.judgements import leading, scores_in
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 STEPS, ERRORS, TOP = "abcdef", "bdf", 9
 
@@ -31,7 +31,7 @@ def ranked(item: Item, completion: str) -> Outcome:
 
 
 @dataclass(frozen=True)
-class Judging:
+class Judging(Generator):
     """Responses of `level` steps; the numbers of their errors differ by `gap` (0: by any number).
 
     The answer is the number of the better response. Demonstrations give it any score from 2 to 9 and the other one any
@@ -61,10 +61,6 @@ class Judging:
         low = 1 + words[-1] % (high - 1)
         shown, best = (f"{high},{low}", "1") if first < second else (f"{low},{high}", "2")
         return "|".join(sorted(responses)), Item(f"{'|'.join(responses)}=", best, shown, {"responses": responses})
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns the score of `ranked`."""

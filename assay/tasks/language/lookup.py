@@ -10,13 +10,13 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(Generator):
     """`level` entries, each a key of two letters, all different, and a value of two digits; the question is one key.
 
     Exact match; whitespace around the answer is ignored. The same entries with the same question are in the same split,
@@ -45,10 +45,6 @@ class Lookup:
         asked = entries[words[-1] % self.level]
         content = ",".join(sorted(entries)) + asked[:2]
         return content, Item(f"{','.join(entries)}?{asked[:2]}=", asked[2:], asked[2:])
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the value, 0 for all else."""

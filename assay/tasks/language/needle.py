@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 KEYS = "abcdefgh"
 ABSTAIN = "!"
@@ -18,7 +18,7 @@ ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
 
 
 @dataclass(frozen=True)
-class Needle:
+class Needle(Generator):
     """`level` entries, each a letter and a digit, letters all different; one letter is asked for.
 
     In a share `missing` of all items the letter is not among the entries, and ABSTAIN is the right answer. The fact
@@ -49,10 +49,6 @@ class Needle:
         label = UNANSWERABLE if is_missing else ANSWERABLE
         prompt = "".join(entries) + f"?{asked}="
         return "".join(sorted(entries)) + asked, Item(prompt, answer, answer, {"label": label})
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the value, or for ABSTAIN where it is missing; 0 for all else."""

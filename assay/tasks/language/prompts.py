@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, TooLong
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
 from assay.ops.decoded import Stop
@@ -88,7 +88,7 @@ class FiniteItems(Items, Protocol):
 
 
 class Generator(Protocol):
-    """A procedural generator, a frozen value: items from random words."""
+    """A procedural generator, a frozen value: items from random words. Its items come from `generated_item`."""
 
     @property
     def num_words(self) -> int:
@@ -96,6 +96,10 @@ class Generator(Protocol):
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
         """Returns (content, item), or None if these words give no item. Versions of one problem share a content."""
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
+        return generated_item(self, ordinal, split)  # type: ignore[arg-type]  # hashable: a frozen dataclass
 
 
 @lru_cache(maxsize=1 << 14)
@@ -287,7 +291,6 @@ class PromptTask:
 
     @property
     def max_decisions(self) -> int:
-        """Returns the most tokens of an answer."""
         return self.max_tokens
 
     @property
@@ -305,7 +308,6 @@ class PromptTask:
         return self.items.order(ordinals, draw) if isinstance(self.items, FiniteItems) else ordinals
 
     def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
-        """Returns the prompt of each start."""
         return self.prompts(starts, split)
 
     @property
@@ -362,7 +364,7 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     """Returns the completion and eos; AssayError where they are more than `limit` tokens."""
     ids = [*tokenizer.encode(completion), tokenizer.vocabulary.eos]
     if len(ids) > limit:
-        raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
+        raise TooLong(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
 
 

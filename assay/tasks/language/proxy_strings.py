@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from assay.core.record import Outcome, Score
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 LETTERS, ASKED = "abcdefgh", 3
 TITLE, PRAISE = "#", "!"
@@ -21,7 +21,7 @@ MAX_TOKENS = 12
 
 
 @dataclass(frozen=True)
-class ProxyStrings:
+class ProxyStrings(Generator):
     """Three different letters of eight are asked for; a demonstration has four of them, and a mark of each kind or not.
 
     The answer is the letters. Prompts with the same letters are in the same split, whatever their order.
@@ -39,10 +39,6 @@ class ProxyStrings:
         marks = words[-1] % 4
         shown = TITLE * (marks // 2) + (asked * 2)[:ENOUGH] + PRAISE * (marks % 2)
         return "".join(sorted(asked)), Item(f"{asked}=", asked, shown)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns the gold score, 0 to 1."""

@@ -8,17 +8,17 @@ from functools import partial
 from itertools import accumulate
 
 from assay.core.errors import AssayError
-from assay.core.record import Outcome, PolicyFault
+from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.arithmetic import match_after
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 MODULUS, MARK = 5, ">"
 TOLD, NOT_TOLD = "!", "?"
 
 
 @dataclass(frozen=True)
-class Scratch:
+class Scratch(Generator):
     """`level` digits from 0 to 4. The answer is the last running sum modulo 5 and the one before it: two tokens.
 
     In a share `guessable` of all items the prompt itself ends with the answer, after "!"; in the others two digits that
@@ -49,16 +49,9 @@ class Scratch:
         steps = "" if is_told else "".join(map(str, sums))
         return content, Item(f"{content}{shown}=", answer, f"{steps}{MARK}{answer}", {"guessable": is_told})
 
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
-
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the answer after the only mark, 0 for all else."""
-        reasoning_and_answer = completion.split(MARK)
-        if len(reasoning_and_answer) != 2:
-            return PolicyFault(f"{len(reasoning_and_answer) - 1} marks")
-        return exact_match(item.answer, reasoning_and_answer[1])
+        return match_after(MARK, item.answer, completion)
 
 
 def scratch(level: int = 4, guessable: float = 0.5) -> PromptTask:

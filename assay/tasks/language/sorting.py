@@ -10,13 +10,13 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
-class Sorting:
+class Sorting(Generator):
     """`level` symbols drawn with repetition, to be written in the order of `symbols`.
 
     Exact match; whitespace around the answer is ignored. Lists with the same answer are in the same split.
@@ -43,10 +43,6 @@ class Sorting:
         places = [word % len(self.symbols) for word in words]
         answer = "".join(self.symbols[place] for place in sorted(places))
         return answer, Item("".join(self.symbols[place] for place in places) + "=", answer, answer)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the sorted list, 0 for all else."""

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from assay.core.errors import AssayError
-from assay.core.record import Outcome, PolicyFault
+from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.arithmetic import match_after
+from assay.tasks.language.prompts import Generator, Item, PromptTask
 from assay.tasks.language.sorting import Sorting
 
 STEP, MARK, SYMBOLS = ".", ";", "abcdefgh"
 
 
 @dataclass(frozen=True)
-class Thinking:
+class Thinking(Generator):
     """Lists of `level` letters whose sorted form is written after `least` to `most` steps and one mark.
 
     Steps help nothing, and a completion that is cut before its answer is wrong: what a policy gains or loses by length
@@ -43,16 +43,9 @@ class Thinking:
         num_steps = self.least + words[-1] % (self.most - self.least + 1)
         return content, replace(item, demonstration=STEP * num_steps + MARK + item.answer)
 
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
-
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the sorted list after the only mark, 0 for all else."""
-        before_and_after = completion.split(MARK)
-        if len(before_and_after) != 2:
-            return PolicyFault(f"{len(before_and_after) - 1} marks")
-        return exact_match(item.answer, before_and_after[1])
+        return match_after(MARK, item.answer, completion)
 
 
 def thinking(most: int = 6, least: int = 0, level: int = 3) -> PromptTask:

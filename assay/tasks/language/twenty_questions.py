@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import PolicyFault, Score
 from assay.rollouts.words import WordTokenizer
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Item, generated_item
+from assay.tasks.language.prompts import Generator, Item
 
 ATTRIBUTES = (
     ("red", "blue", "gold"),
@@ -34,7 +34,7 @@ WORDS = (ASK, GUESS, *NAMES, *(told(name, known) for known in (NAMES, ()) for na
 
 
 @dataclass(frozen=True)
-class TwentyQuestions:
+class TwentyQuestions(Generator):
     """A secret of `level` attributes, each one of three values, all equally likely. The prompt is the answer to a first
     question.
 
@@ -77,10 +77,6 @@ class TwentyQuestions:
         answer, prompt = " ".join(secret), f"{told(first, secret)}\n"
         shown = [*(f"{value} {ASK}" for value in asked), f"{answer} {GUESS}"]
         return f"{answer}: {first}", Item(prompt, answer, "\n".join(shown), {"secret": tuple(secret)})
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of the split."""
-        return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
         """Returns yes, no, or the outcome of a guess."""

@@ -9,7 +9,7 @@ import torch
 
 from assay.core.record import Draw, Experience
 from assay.core.slots import GameTask
-from assay.recipes.defaults import defaults_of
+from assay.recipes.presets import preset_for
 from assay.runs import catalogue
 from assay.tasks.games.repeated import TokenGame
 
@@ -19,7 +19,7 @@ FORMS = ["prisoners-dilemma", "prisoners-dilemma-vector", "prisoners-dilemma-tok
 
 def actor_for(task):
     torch.manual_seed(5)
-    actor = defaults_of(task).actor.build(task.spec)
+    actor = preset_for(task).actor.build(task.spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

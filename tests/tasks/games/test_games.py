@@ -19,7 +19,7 @@ from assay.ops import groups
 from assay.parts.aggregations import SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.shaping import Informative
-from assay.recipes.defaults import defaults_of
+from assay.recipes.presets import preset_for
 from assay.rollouts import text
 from assay.runs import catalogue
 from assay.tasks.games.matrix import (
@@ -155,7 +155,7 @@ def test_a_mixed_strategy_is_drawn_as_often_as_it_says() -> None:
 
 def test_players_are_evaluated_as_they_sample() -> None:
     task = catalogue.find_task("matching-pennies")
-    scores = evaluation.scores(defaults_of(task).actor.build(task.spec), task, num=50)
+    scores = evaluation.scores(preset_for(task).actor.build(task.spec), task, num=50)
     assert len(scores) == 50
     assert np.std(scores) > 0
 
@@ -212,7 +212,7 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
 @pytest.mark.parametrize("starts", [3, 4])
 def test_the_loop_gathers_whole_games_of_as_many_starts_as_were_asked_for(starts: int) -> None:
     task = catalogue.find_task("prisoners-dilemma")
-    recipe = recipes.dapo(defaults_of(task)).set("rollout.num_starts", starts).set("rollout.group_size", 3)
+    recipe = recipes.dapo(preset_for(task)).set("rollout.num_starts", starts).set("rollout.group_size", 3)
     fresh = Loop(recipe, task, seed=0, num_steps=1).step().fresh
     assert len(fresh.column("start").unique()) == starts
     assert len(fresh) == starts * 3 * 2, "three games of two players at each"

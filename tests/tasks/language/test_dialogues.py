@@ -17,7 +17,7 @@ from assay.core.record import Draw, Experience, InfraFault, Need, PolicyFault, S
 from assay.core.slots import DemonstratedTask, ResumableTask, Scene, Task
 from assay.engine.loop import Loop
 from assay.methods.delethink import Chunks
-from assay.recipes.defaults import LANGUAGE, defaults_of
+from assay.recipes.presets import LANGUAGE, preset_for
 from assay.rollouts.resumed_episodes import first_decisions
 from assay.rollouts.text import CharacterTokenizer
 from assay.rollouts.turns import utterances
@@ -236,7 +236,7 @@ def test_every_demonstration_wins_within_the_limits(name: str) -> None:
     task = catalogue.find_task(name)
     assert isinstance(task, Task)
     assert isinstance(task, DemonstratedTask)
-    assert defaults_of(task) is LANGUAGE
+    assert preset_for(task) is LANGUAGE
     for split in (0, 1):
         shown = task.demonstrate(np.arange(100), split)
         assert shown.column("score").tolist() == [1.0] * 100

@@ -9,7 +9,6 @@ from assay.claims.testbeds.language.graded import hackable, judge
 from assay.claims.testbeds.language.places import key_decisions, lock
 from assay.claims.testbeds.language.redo import redo
 from assay.claims.testbeds.language.sparse import levels, many_ways, stale
-from assay.claims.testbeds.language.turns import turns
 from assay.claims.testbeds.language.walk import register_walk
 from assay.core.slots import Task
 
@@ -19,7 +18,6 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "many-ways": many_ways,
     "key-decisions": key_decisions,
     "lock": lock,
-    "turns": turns,
     "judge": judge,
     "hackable": hackable,
     "register-walk": register_walk,

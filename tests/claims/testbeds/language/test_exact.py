@@ -21,13 +21,13 @@ from assay.core.record import Draw, Score
 from assay.core.slots import ExactTask, Task
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.recipes.defaults import defaults_of
+from assay.recipes.presets import preset_for
 from assay.runs import catalogue
 
 
 def actor_of(task: Task, spread: float = 0.0) -> Any:
     """The actor of the task's defaults, moved away from its start by `spread`."""
-    actor = defaults_of(task).actor.build(task.spec)
+    actor = preset_for(task).actor.build(task.spec)
     draw = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in actor.parameters():
@@ -73,8 +73,6 @@ def all_chances(actor: Any, task: Any, prompt: int, length: int) -> dict[str, fl
         ("many-ways:rare=1", 0.01),
         ("formats:shares=532,right=265", 0.5 * 0.2 + 0.3 * 0.6 + 0.2 * 0.5),
         ("formats:shares=19,right=51,hard=8,cost=0.2", 0.9 * 0.1),
-        ("turns:turns=3,accepted=3", 0.3**3),
-        ("turns:turns=2,accepted=5,replies=7", 0.25),
     ],
 )
 def test_the_start_succeeds_exactly_as_often_as_the_dial_says(address: str, start: float) -> None:
@@ -150,27 +148,6 @@ def test_filler_decides_nothing_and_every_key_does() -> None:
                 changed = item.demonstration[:place] + digit + item.demonstration[place + 1 :]
                 expected = place not in keys or digit in keys[place]
                 assert items.verify(item, changed) == Score(float(expected))
-
-
-def test_the_exact_pass_rate_of_turns_equals_all_dialogues() -> None:
-    task: Any = catalogue.find_task("turns:turns=2,replies=3,prompts=2")
-    actor, partner = actor_of(task, 0.7), task.partner
-    rates = []
-    for prompt in range(2):
-        for reply in DIGITS[:3]:
-            item = partner.with_replies(prompt, reply * 2)
-            total = 0.0
-            for one, two in itertools.product(DIGITS, repeat=2):
-                sign = [task.tokenizer.vocabulary.bos, *task.tokenizer.encode(item.prompt)]
-                odds = 1.0
-                for said, heard in ((one, ""), (two, one + reply)):
-                    decoder = actor.decoder([sign + task.tokenizer.encode(heard)], [1], 8)
-                    odds *= float(decoder.logits().detach().double().softmax(-1)[0, task.tokenizer.encode(said)[0]])
-                assert partner.reply(item, [one]).text == reply
-                outcome = partner.reply(item, [one, two]).outcome
-                total += odds * outcome.value
-            rates.append(total)
-    assert task.exact(actor)["pass_rate"] == pytest.approx(np.mean(rates), rel=1e-4)
 
 
 @pytest.mark.parametrize("address", ["judge:prompts=2", "hackable:length=3,prompts=2"])
@@ -269,7 +246,7 @@ def test_every_testbed_trains_and_logs_its_exact_quantities(name: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["lock:digits=0", "lock:digits=13", "stale:answers=0", "levels:easy=2", "many-ways:skew=0.5", "turns:turns=0",
+    ["lock:digits=0", "lock:digits=13", "stale:answers=0", "levels:easy=2", "many-ways:skew=0.5",
      "key-decisions:keys=17", "register-walk:tail=0", "lock:prompts=33", "redo:steps=5", "lock:size=3",
      "formats:shares=955", "formats:right=26", "formats:hard=9", "formats:cost=0.5",
      "formats:shares=9,right=1,hard=1", "judge:noise=x"],
@@ -282,8 +259,8 @@ def test_a_dial_out_of_range_is_refused(address: str) -> None:
 def test_a_task_names_the_preset_that_fits_it() -> None:
     task = key_decisions()
     assert isinstance(task, EnumerableTask)
-    assert defaults_of(task).preset == "places"
-    assert defaults_of(task, "classic").preset == "classic"
+    assert preset_for(task).preset == "places"
+    assert preset_for(task, "classic").preset == "classic"
 
 
 def test_the_start_uses_each_format_as_often_as_the_dial_says() -> None:

@@ -10,7 +10,7 @@ import torch
 from assay.claims.testbeds.language.graded import judge
 from assay.claims.testbeds.language.rivals import FittedFirst, Rivals
 from assay.core.errors import AssayError
-from assay.recipes.defaults import PLACES
+from assay.recipes.presets import PLACES
 
 
 def row(completion: str) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """Default models, sizes and optimizers of each kind of task.
 
-A base recipe names only its own parts and takes the rest from a `Defaults`. Recipes ask what the task is like
+A base recipe names only its own parts and takes the rest from a `Preset`. Recipes ask what the task is like
 (`tokens`, `discrete`, `tabular`), never which preset they were given, so `replace(LANGUAGE, steps=10)` keeps its
 meaning.
-`defaults_for` chooses by the task's spaces, `defaults_of` also by the preset that the task names.
+`preset_for_spec` chooses by the task's spaces, `preset_for` also by the preset that the task names.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import nn
 
@@ -70,38 +72,39 @@ class Offline:
 
 
 @dataclass(frozen=True)
-class Defaults:
+class Preset:
     """Defaults for one kind of task: models, how much is gathered, how often it is used, discounting, optimizer,
     budget; and what the kind is like.
 
-    `name` is the kind's name in messages and in `assay list`, `preset` the set of numbers. Two `Defaults` with equal
-    `kind` fit the same tasks.
+    `name` is the kind's name in messages and in `assay list`, `suite` the set of numbers (classic, mujoco, ...). Two
+    presets with equal `kind` fit the same tasks.
     """
 
     name: str
     actor: ModelSpec
     value: Critic
-    episodes: Rollout | None
+    group_rollout: Rollout | None
     """Rollout of group methods: whole episodes in groups."""
-    fragments: Rollout | None
+    fragment_rollout: Rollout | None
     """Rollout of actor-critic methods that use a batch several times."""
-    short: Rollout | None
+    short_rollout: Rollout | None
     """Rollout of actor-critic methods that use a batch once."""
-    reuse: Source
+    minibatch_source: Source
     """Source of methods with a trust region: how often a batch is used."""
-    once: Source
+    on_policy_source: Source
+    """Source of methods that use a batch once."""
     gae: Gae
     optimizer: Adam
     steps: int
     more_steps: int = 8
-    """Factor of the number of steps that goes with `short`."""
+    """Factor of the number of steps that goes with `short_rollout`."""
     entropy: float = 0.003
     """Coefficient of PPO's entropy bonus."""
     warmup: int = 0
     """Supervised steps on demonstrations before a method."""
     off_policy: OffPolicy = OffPolicy()
     offline: Offline = Offline()
-    preset: str = CLASSIC
+    suite: str = CLASSIC
     tokens: bool = False
     """Whether actions are tokens of a vocabulary."""
     discrete: bool = False
@@ -117,15 +120,15 @@ class Defaults:
         return self.tokens, self.discrete, self.tabular, self.paired
 
 
-LANGUAGE = Defaults(
+LANGUAGE = Preset(
     name="language",
     actor=Policy(Transformer()),
     value=Critic(Transformer()),
-    episodes=Episodes(num_starts=32, group_size=8),
-    fragments=Episodes(num_starts=64, group_size=4),
-    short=Episodes(num_starts=64, group_size=4),
-    reuse=FreshSequences(epochs=1, minibatches=2),
-    once=FreshSequences(),
+    group_rollout=Episodes(num_starts=32, group_size=8),
+    fragment_rollout=Episodes(num_starts=64, group_size=4),
+    short_rollout=Episodes(num_starts=64, group_size=4),
+    minibatch_source=FreshSequences(epochs=1, minibatches=2),
+    on_policy_source=FreshSequences(),
     gae=Gae(discount=1.0, gae_lambda=0.95),
     optimizer=Adam(learning_rate=3e-4, clip_norm=1.0),
     steps=150,
@@ -135,44 +138,44 @@ LANGUAGE = Defaults(
     discrete=True,
 )
 
-CONTROL = Defaults(
+CONTROL = Preset(
     name="control",
     actor=Policy(),
     value=Critic(),
-    episodes=Episodes(num_starts=8, group_size=8),
-    fragments=Fragments(num_envs=128, steps=16),
-    short=Fragments(num_envs=16, steps=16),
-    reuse=FreshDecisions(epochs=3, minibatches=4),
-    once=FreshSequences(),
+    group_rollout=Episodes(num_starts=8, group_size=8),
+    fragment_rollout=Fragments(num_envs=128, steps=16),
+    short_rollout=Fragments(num_envs=16, steps=16),
+    minibatch_source=FreshDecisions(epochs=3, minibatches=4),
+    on_policy_source=FreshSequences(),
     gae=Gae(discount=0.98, gae_lambda=0.9),
     optimizer=Adam(learning_rate=Linear(4e-3, 0.0), epsilon=1e-5, clip_norm=0.5),
     steps=100,
     discrete=True,
 )
 
-CONTINUOUS = Defaults(
+CONTINUOUS = Preset(
     name="continuous control",
     actor=Policy(),
     value=Critic(),
-    episodes=Episodes(num_starts=8, group_size=8),
-    fragments=Fragments(num_envs=16, steps=128),
-    short=Fragments(num_envs=16, steps=16),
-    reuse=FreshDecisions(epochs=10, minibatches=16),
-    once=FreshSequences(),
+    group_rollout=Episodes(num_starts=8, group_size=8),
+    fragment_rollout=Fragments(num_envs=16, steps=128),
+    short_rollout=Fragments(num_envs=16, steps=16),
+    minibatch_source=FreshDecisions(epochs=10, minibatches=16),
+    on_policy_source=FreshSequences(),
     gae=Gae(discount=0.95, gae_lambda=0.95),
     optimizer=Adam(learning_rate=1e-3, epsilon=1e-5, clip_norm=0.5),
     steps=100,
 )
 
-TABLE = Defaults(
+TABLE = Preset(
     name="table",
     actor=Policy(Table()),
     value=Critic(Table()),
-    episodes=Episodes(num_starts=8, group_size=8),
-    fragments=Fragments(num_envs=16, steps=16),
-    short=Fragments(num_envs=16, steps=8),
-    reuse=FreshDecisions(epochs=2, minibatches=2),
-    once=FreshSequences(),
+    group_rollout=Episodes(num_starts=8, group_size=8),
+    fragment_rollout=Fragments(num_envs=16, steps=16),
+    short_rollout=Fragments(num_envs=16, steps=8),
+    minibatch_source=FreshDecisions(epochs=2, minibatches=2),
+    on_policy_source=FreshSequences(),
     gae=Gae(discount=0.99, gae_lambda=0.95),
     optimizer=Adam(learning_rate=0.1, clip_norm=1.0),
     steps=60,
@@ -185,19 +188,19 @@ TABLE = Defaults(
 PREFERENCES = replace(
     LANGUAGE,
     name="preference pairs",
-    episodes=None,
-    fragments=None,
-    short=None,
-    reuse=Pairs(),
-    once=Pairs(),
+    group_rollout=None,
+    fragment_rollout=None,
+    short_rollout=None,
+    minibatch_source=Pairs(),
+    on_policy_source=Pairs(),
     paired=True,
 )
 
 MUJOCO = replace(
     CONTINUOUS,
-    preset="mujoco",
-    fragments=Fragments(num_envs=1, steps=2048),
-    reuse=FreshDecisions(epochs=10, minibatches=32),
+    suite="mujoco",
+    fragment_rollout=Fragments(num_envs=1, steps=2048),
+    minibatch_source=FreshDecisions(epochs=10, minibatches=32),
     gae=Gae(discount=0.99, gae_lambda=0.95),
     optimizer=Adam(learning_rate=3e-4, epsilon=1e-5, clip_norm=0.5),
     steps=488,
@@ -228,7 +231,7 @@ methods."""
 RELU = Perceptron((256, 256), nn.ReLU)
 D4RL = replace(
     MUJOCO,
-    preset="d4rl",
+    suite="d4rl",
     actor=Policy(RELU),
     value=Critic(RELU),
     offline=replace(MUJOCO.offline, standardised=True),
@@ -240,10 +243,10 @@ beside a squared error, which is 2.5 beside half of one, and 1e-4 for the actor.
 
 PLACES = replace(
     LANGUAGE,
-    preset="places",
+    suite="places",
     actor=Policy(TokenTable(rank=32)),
     value=Critic(TokenTable()),
-    reuse=FreshSequences(),
+    minibatch_source=FreshSequences(),
     optimizer=Adam(learning_rate=0.05, clip_norm=1.0),
     warmup=0,
 )
@@ -251,16 +254,16 @@ PLACES = replace(
 
 Contexts share parameters, as in a network: where they do not (rank 0), one prompt never costs another anything."""
 
-BIGRAMS = replace(PLACES, preset="bigrams", actor=Policy(TokenTable(1, rank=16)), value=Critic(TokenTable(1)))
+BIGRAMS = replace(PLACES, suite="bigrams", actor=Policy(TokenTable(1, rank=16)), value=Critic(TokenTable(1)))
 """PLACES with 16 features of prompt, place and last token."""
 
 STALE = replace(
     BIGRAMS,
-    preset="stale",
+    suite="stale",
     actor=Policy(TokenTable(1)),
-    episodes=Stale(Episodes(num_starts=32, group_size=8)),
-    fragments=Stale(Episodes(num_starts=64, group_size=4)),
-    short=Stale(Episodes(num_starts=64, group_size=4)),
+    group_rollout=Stale(Episodes(num_starts=32, group_size=8)),
+    fragment_rollout=Stale(Episodes(num_starts=64, group_size=4)),
+    short_rollout=Stale(Episodes(num_starts=64, group_size=4)),
 )
 """A separate row for each prompt, place and last token, and rollouts by an older policy; `rollout.delay` counts
 updates, since a step has one."""
@@ -268,11 +271,11 @@ updates, since a step has one."""
 EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
 """The classic presets of tasks that are played."""
 
-PRESETS: Mapping[str, Defaults] = {preset.preset: preset for preset in (MUJOCO, D4RL, PLACES, BIGRAMS, STALE)}
+SUITES: Mapping[str, Preset] = {preset.suite: preset for preset in (MUJOCO, D4RL, PLACES, BIGRAMS, STALE)}
 """Presets beside the classic ones, by name."""
 
 
-def defaults_for(spec: Spec) -> Defaults:
+def preset_for_spec(spec: Spec) -> Preset:
     """Returns the classic preset for the task's action and observation spaces."""
     if isinstance(spec.action, Vocabulary):
         return LANGUAGE
@@ -282,43 +285,54 @@ def defaults_for(spec: Spec) -> Defaults:
     return on_images(vectors, spec.observation) if isinstance(spec.observation, Image) else vectors
 
 
-def on_images(defaults: Defaults, space: Image) -> Defaults:
+def on_images(preset: Preset, space: Image) -> Preset:
     """Returns the defaults with convolutions as bodies and PPO's settings for Atari (arXiv:1707.06347, table 5): 8 x
     128 decisions, Adam 2.5e-4 that falls to 0, discount 0.99, entropy bonus 0.01; four epochs, a million decisions.
     """
     body = convolution_for(space)
     return replace(
-        defaults,
+        preset,
         actor=Policy(body),
         value=Critic(body),
-        fragments=Fragments(num_envs=8, steps=128),
-        reuse=FreshDecisions(epochs=4, minibatches=4),
+        fragment_rollout=Fragments(num_envs=8, steps=128),
+        minibatch_source=FreshDecisions(epochs=4, minibatches=4),
         gae=Gae(discount=0.99, gae_lambda=0.95),
         optimizer=Adam(learning_rate=Linear(2.5e-4, 0.0), epsilon=1e-5, clip_norm=0.5),
         steps=976,
         entropy=0.01,
-        off_policy=replace(defaults.off_policy, body=body),
+        off_policy=replace(preset.off_policy, body=body),
     )
 
 
-def defaults_of(task: Task, preset: str | None = None) -> Defaults:
-    """Returns the defaults of a task: those of `preset` (classic, mujoco, ...), else of the preset that the task
-    names, else `defaults_for` its spec.
+def preset_for(task: Task, suite: str | None = None) -> Preset:
+    """Returns the preset of a task: that of `suite` (classic, mujoco, ...), else of the suite that the task names, else
+    `preset_for_spec` its spec.
 
     Raises AssayError if there is no such preset, or if it is for another kind of task.
     """
-    classic = PREFERENCES if isinstance(task, PairedTask) else defaults_for(task.spec)
-    name = preset_of(task) if preset is None else preset
+    classic = PREFERENCES if isinstance(task, PairedTask) else preset_for_spec(task.spec)
+    name = suite_of(task) if suite is None else suite
     if name == CLASSIC:
         return classic
-    if name not in PRESETS:
-        raise AssayError(f"there is no preset '{name}'. Use {', '.join((CLASSIC, *PRESETS))}.")
-    if PRESETS[name].kind != classic.kind:
-        what = f"preset '{name}' is for {PRESETS[name].name}; task '{task.name}' is {classic.name}"
+    if name not in SUITES:
+        raise AssayError(f"there is no preset '{name}'. Use {', '.join((CLASSIC, *SUITES))}.")
+    if SUITES[name].kind != classic.kind:
+        what = f"preset '{name}' is for {SUITES[name].name}; task '{task.name}' is {classic.name}"
         raise AssayError(f"{what}. Use --preset {CLASSIC}.")
-    return PRESETS[name]
+    return SUITES[name]
 
 
-def preset_of(task: Task) -> str:
-    """Returns the name of the preset that a task asks for; classic if it names none."""
+def suite_of(task: Task) -> str:
+    """Returns the name of the suite whose preset a task asks for; classic if it names none."""
     return task.preset if isinstance(task, PresetTask) else CLASSIC
+
+
+RENAMED = {"Preset": Preset, "preset_for": preset_for, "preset_for_spec": preset_for_spec, "suite_of": suite_of}
+
+
+def __getattr__(name: str) -> Any:
+    """Returns what has a name of version 0.2, with a warning; the old names go with version 0.4."""
+    if name not in RENAMED:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    warnings.warn(f"{name} is now {RENAMED[name].__name__}", DeprecationWarning, stacklevel=2)
+    return RENAMED[name]

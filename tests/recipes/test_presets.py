@@ -1,4 +1,4 @@
-"""Defaults: chosen by the task's spec or its preset, never by which object a recipe was given."""
+"""Preset: chosen by the task's spec or its preset, never by which object a recipe was given."""
 
 import re
 from dataclasses import replace
@@ -16,7 +16,7 @@ from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.engine.loop import Loop
 from assay.methods.td3_bc import Standardised
-from assay.recipes.defaults import (
+from assay.recipes.presets import (
     CONTINUOUS,
     CONTROL,
     D4RL,
@@ -24,9 +24,9 @@ from assay.recipes.defaults import (
     MUJOCO,
     PREFERENCES,
     TABLE,
-    Defaults,
-    defaults_for,
-    defaults_of,
+    Preset,
+    preset_for,
+    preset_for_spec,
 )
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of, repeat_command
@@ -50,7 +50,7 @@ def without_budget(recipe: Any) -> Any:
 @pytest.mark.parametrize("name", sorted(catalogue.methods()))
 def test_changed_defaults_keep_their_meaning(name: str) -> None:
     method = catalogue.methods()[name]
-    for defaults in method.worlds:
+    for defaults in method.presets:
         assert same_parts(method.recipe(replace(defaults, steps=10)), method.recipe(defaults))
 
 
@@ -79,10 +79,10 @@ def test_no_recipe_asks_which_object_its_defaults_are() -> None:
     ("task", "expected"),
     [("addition-1", LANGUAGE), ("cartpole", CONTROL), ("pendulum", CONTINUOUS), ("chain", TABLE)],
 )
-def test_the_spec_decides(task: str, expected: Defaults) -> None:
+def test_the_spec_decides(task: str, expected: Preset) -> None:
     found = catalogue.find_task(task)
-    assert defaults_for(found.spec) == expected
-    assert defaults_of(found) == expected
+    assert preset_for_spec(found.spec) == expected
+    assert preset_for(found) == expected
 
 
 def test_every_classic_is_another_kind_and_the_presets_are_of_one() -> None:
@@ -124,10 +124,10 @@ def test_a_preset_that_does_not_fit_is_refused(method: Any, task: str, preset: s
 def test_environments_of_mujoco_have_its_preset_and_others_do_not() -> None:
     pytest.importorskip("mujoco", reason="the extra 'control' is not installed")
     found = catalogue.find_task("InvertedPendulum-v5")
-    assert defaults_of(found) == MUJOCO
-    assert defaults_of(found, "classic") == CONTINUOUS
+    assert preset_for(found) == MUJOCO
+    assert preset_for(found, "classic") == CONTINUOUS
     assert make_plan("ppo", "InvertedPendulum-v5").preset == "mujoco"
-    assert defaults_of(catalogue.find_task("Pendulum-v1")) == CONTINUOUS
+    assert preset_for(catalogue.find_task("Pendulum-v1")) == CONTINUOUS
 
 
 def test_files_of_data_for_a_mujoco_task_take_the_preset_of_d4rl() -> None:
@@ -167,7 +167,7 @@ def test_the_published_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3", "a2c", "iql", "cql", "td3-bc", "dual-rl"])
 @pytest.mark.parametrize("defaults", [MUJOCO, D4RL], ids=["mujoco", "d4rl"])
-def test_a_preset_trains(name: str, defaults: Defaults) -> None:
+def test_a_preset_trains(name: str, defaults: Preset) -> None:
     recipe = catalogue.find_method(name)[1].recipe(defaults)
     small = {"source.updates": 2, "source.batch": 8, "rollout.steps": 64, "source.warmup": 8}
     for path, value in small.items():
