@@ -4,6 +4,7 @@
 # fmt: off
 from assay import recipes as recipes
 from assay.core.errors import AssayError as AssayError
+from assay.core.metrics import Metric as Metric
 from assay.core.optimizers import (
     Adam as Adam, Averaging as Averaging, Descent as Descent, ObGD as ObGD, Traced as Traced,
 )

@@ -13,6 +13,7 @@ import assay.core.slots
 import assay.parts
 import assay.recipes
 import assay.statistics
+from assay.claims import discover
 from assay.core.lazy import homes_of
 
 MEMBERS = {
@@ -30,6 +31,7 @@ def pages() -> dict[str, str]:
         "api/slots.md": exported_page("Slots", assay.core.slots),
         "api/recipes.md": exported_page("Recipes", assay.recipes),
         "api/statistics.md": exported_page("Statistics", assay.statistics),
+        "api/columns.md": columns_page(),
     }
     made |= {path: modules_page(title, names) for path, (title, names) in MEMBERS.items()}
     return made | {f"api/parts/{name}.md": modules_page(title_of(name), names) for name, names in parts().items()}
@@ -37,8 +39,8 @@ def pages() -> dict[str, str]:
 
 def navigation() -> list[Any]:
     """Returns the entries of the navigation."""
-    fixed = ["slots", "recipes", "record", "statistics", "probes", "errors"]
-    titles = {"slots": "Slots", "recipes": "Recipes", "statistics": "Statistics"}
+    fixed = ["slots", "recipes", "record", "columns", "statistics", "probes", "errors"]
+    titles = {"slots": "Slots", "recipes": "Recipes", "columns": "Columns", "statistics": "Statistics"}
     titles |= {Path(path).stem: title for path, (title, _) in MEMBERS.items()}
     named = [{titles[name]: f"api/{name}.md"} for name in fixed]
     return ["api/index.md", *named, {"Parts": [{title_of(name): f"api/parts/{name}.md"} for name in parts()]}]
@@ -95,6 +97,17 @@ def modules_page(title: str, names: tuple[str, ...] | list[str]) -> str:
     lines = ("show_root_full_path: true", "show_source: false", f"filters: ['!^_', '!^({shown})$']")
     options = "\n".join(["    options:", *(f"      {line}" for line in lines)])
     return "\n\n".join([f"# {title}", *(f"::: assay.{name}\n{options}" for name in names)]) + "\n"
+
+
+def columns_page() -> str:
+    """Returns the table of all columns of `Experience.extra`, as the parts declare them."""
+    text = "Columns of `Experience.extra`. Each part declares those that it writes, with axes and meaning (`writes`)."
+    rows = []
+    for name, column in discover.columns().items():
+        writers = ", ".join(f"`{cls.__name__}`" for cls in column.writers) or "task or engine"
+        rows.append(f"| `{name}` | {column.axes} | {writers} | {column.meaning.replace('|', '&#124;')} |")
+    table = "\n".join(["| column | axes | written by | meaning |", "| --- | --- | --- | --- |", *rows])
+    return "\n\n".join(["# Columns", text, table]) + "\n"
 
 
 def laws_table() -> str:

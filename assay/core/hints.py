@@ -47,7 +47,7 @@ MEANINGS = (
     Meaning(
         "the entropy coefficient",
         ("entropy", "ent_coef", "entropy_coef", "entropy_coeff", "entropy_coefficient", "entropy_bonus"),
-        ("EntropyBonus.coefficient", "TracePolicy.entropy", "MatchEntropy.target"),
+        ("EntropyBonus.coefficient", "entropy", "MatchEntropy.target"),
     ),
     Meaning(
         "the temperature",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 from assay.core.columns import is_given, writers_of
 from assay.core.errors import AssayError
+from assay.core.metrics import Metric, watched_in
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
 from assay.core.settings import (
@@ -226,6 +228,11 @@ class Recipe:
         parts: tuple[Transform | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
         return frozenset().union(*(part.needs for part in parts))
 
+    @cached_property
+    def watched(self) -> dict[str, Metric]:
+        """Metrics that its parts watch, by name, without those of its phases (cached: a guard asks at every step)."""
+        return watched_in(replace(self, before=()))
+
     def set(self, path: str, value: Any) -> Recipe:
         """Returns the recipe with one setting changed. `path` is any unambiguous end of the setting's full path."""
         full = find_setting(self, path)
@@ -370,11 +377,11 @@ class Recipe:
                     raise AssayError(f"before.{phase.name}.hands gives '{theirs}', which no later phase has")
 
 
-def check_reads(part: Any, reads: tuple[str, ...], known: set[str]) -> None:
+def check_reads(part: Any, reads: Collection[str], known: set[str]) -> None:
     """Raises AssayError for a column that is neither given by the task nor in `known`."""
     for name in reads:
         if not is_given(name) and name not in known:
             raise AssayError(
                 f"{type(part).__name__} reads the column '{name}', which no earlier part of this recipe writes. "
-                f"{writers_of(name)}"
+                f"{writers_of(name, type(part))}"
             )

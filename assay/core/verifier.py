@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,8 +38,10 @@ class Verifier(Reward):
     fault is excluded from training.
     """
 
-    stochastic: ClassVar[bool] = False
-    writes: ClassVar[tuple[str, ...]] = ("score", VERIFIED)
+    writes: ClassVar[Mapping[str, str]] = {
+        "score": "B: the task's own score of the row",
+        VERIFIED: "BT: the verifier's reward, kept so that it runs once",
+    }
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with rewards; rewards that were verified before are restored from their column."""

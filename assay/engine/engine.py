@@ -96,7 +96,7 @@ class Engine:
         if growing and not isinstance(stage.optimizer, Grower):
             raise AssayError(
                 f"stage '{stage.name}' trains '{growing[0]}', which is stepped by the gradient of its outputs; "
-                f"{type(stage.optimizer).__name__} updates parameters only. Set optimizer=Boost()"
+                f"{type(stage.optimizer).__name__} updates parameters only. Use an optimizer that inherits Grower"
             )
 
     # ------------------------------------------------------------------------------------------------ state

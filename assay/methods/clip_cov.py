@@ -9,6 +9,7 @@ up most of it.
 Axes: B, T decisions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -58,7 +59,10 @@ class DropHighCovariance(Credit):
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
-    writes: ClassVar[tuple[str, ...]] = ("advantage", "dropped")
+    writes: ClassVar[Mapping[str, str]] = {
+        "advantage": "BT",
+        "dropped": "BT: whether clip-cov excludes the decision",
+    }
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -10,7 +10,7 @@ divergence on the start's samples does. On samples that were filtered to right a
 Axes: B rows, T columns.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -203,7 +203,7 @@ class Rehearsed(Source):
     num_rows: int = 32
 
     @property
-    def writes(self) -> tuple[str, ...]:
+    def writes(self) -> Collection[str]:
         """Returns the columns of the inner source."""
         return self.source.writes
 

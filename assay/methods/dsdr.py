@@ -10,6 +10,7 @@ second term is the entropy, estimated at the sampled tokens.
 Axes: B rows, T decisions, N rows of a group, U tokens.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -49,7 +50,7 @@ class Distinct(Prepare):
 
     bonus: float = 0.001
     tau: float = 5.0
-    writes: ClassVar[tuple[str, ...]] = ("entropy_weight",)
+    writes: ClassVar[Mapping[str, str]] = {"entropy_weight": "B"}
     reads_shares: ClassVar[bool] = True
 
     @torch.no_grad()

@@ -10,6 +10,7 @@ range. Of outcomes 0 and 1 |A| and p determine each other.
 Axes: B sequences, T decisions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -37,7 +38,7 @@ class ElasticRange(Prepare):
     most: float = 0.5
     centred: bool = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
-    writes: ClassVar[tuple[str, ...]] = ("clip_range",)
+    writes: ClassVar[Mapping[str, str]] = {"clip_range": "BT: how far the ratio may leave 1"}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -13,7 +13,7 @@ Axes: B sequences, N instances, T columns, A action dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Draw, Experience, Method, Origin
-from assay.method import Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed, number
-from assay.method import random, rlpd
+from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Draw, Experience, Method, Metric
+from assay.method import Origin, Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed
+from assay.method import number, random, rlpd
 from assay.parts import Around, Fragments, Logged, Replay, at, from_columns, transitions
 
 
@@ -128,7 +128,11 @@ class Overseen(Around):
     patience: int = 8
     stretch: int = 4
     rate: float | Schedule = 1.0
-    writes: ClassVar[tuple[str, ...]] = ("intervened", "proposed")
+    writes: ClassVar[Mapping[str, str]] = {
+        "intervened": "BT: an overseer took the decision in the policy's place",
+        "proposed": "BTA: the policy's own action, executed or not",
+    }
+    watches: ClassVar[tuple[Metric, ...]] = (Metric("intervened"),)
     has_logp: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"recorded": "the log-probability of an overseer's decision is unknown"}
 

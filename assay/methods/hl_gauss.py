@@ -15,8 +15,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Experience, Method, Prediction, Preset, Recipe, Regressed
-from assay.method import Regression, Stage, View, dqn, ppo, recipes, sac
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Experience, Method, Metric, Prediction, Preset, Recipe
+from assay.method import Regressed, Regression, Stage, View, dqn, ppo, recipes, sac
 from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value, decoded
 from assay.parts import Td
 
@@ -81,11 +81,21 @@ def is_beyond(target: Tensor, bins: Bins) -> Tensor:
     return (target < bins.low) | (target > bins.high)
 
 
+BEYOND = (
+    "{value:.0%} of the critic's targets lie beyond its bins at step {step}, so that their values cannot be learned. "
+    "Set the range to that of the task's returns: --set bins.low=... --set bins.high=..."
+)
+
+
 @dataclass(frozen=True)
 class CrossEntropy(Regression):
-    """Cross-entropy of a critic's bins to the target's label; every member of an ensemble has the same target."""
+    """Cross-entropy of a critic's bins to the target's label; every member of an ensemble has the same target.
+
+    The share of targets beyond the bins, where they are clipped, is `beyond_bins`; above a fifth it raises an alarm.
+    """
 
     label: Label = HlGauss()
+    watches: ClassVar[tuple[Metric, ...]] = (Metric("beyond_bins", 0.2, "inside bins", BEYOND),)
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
         """Returns the losses; the target is encoded once, from decoded values."""

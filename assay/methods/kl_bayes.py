@@ -8,6 +8,7 @@ is variational inference; `matching` reaches the same pi* by KL(pi* || pi): the 
 Axes: B sequences, T decisions, G groups.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -31,7 +32,10 @@ class PosteriorWeight(Credit):
     beta: float = 0.1
     centre: bool = True
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
-    writes: ClassVar[tuple[str, ...]] = ("advantage", "posterior_weight")
+    writes: ClassVar[Mapping[str, str]] = {
+        "advantage": "BT",
+        "posterior_weight": "BT: weight of a sample of the posterior",
+    }
     breaks: ClassVar[dict[str, str]] = {"tied": "at equal rewards the answers that the reference prefers gain"}
 
     @property

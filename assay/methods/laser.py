@@ -65,7 +65,7 @@ def balance(experience: Experience) -> Tensor:
 class Balanced(Prepare):
     """Writes `balance` [B] of the whole batch, so that right and wrong answers count equally."""
 
-    writes: ClassVar[tuple[str, ...]] = ("balance",)
+    writes: ClassVar[Mapping[str, str]] = {"balance": "B: weight of an answer by its class, right or wrong"}
     reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "classes are balanced over the batch"}
 
@@ -83,7 +83,7 @@ class SelfReward(Regularizer):
     coefficient: float | Schedule = 0.1
     actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
-    reads: ClassVar[tuple[str, ...]] = ("balance",)
+    reads: ClassVar[Mapping[str, str]] = {"balance": "B"}
     together: ClassVar[str | None] = "episode"
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"balance": balance}
 

@@ -63,7 +63,7 @@ class HybridCredit(Credit):
 
     margin: float = 0.2
     weight: float = 1.0
-    reads: ClassVar[tuple[str, ...]] = ("forced", "mode")
+    reads: ClassVar[Mapping[str, str]] = {"forced": "BT", "mode": "B"}
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
         "mode": lengths_parity,
@@ -96,7 +96,10 @@ class ForcedFirst(Rollout):
     num_starts: int = 32
     group_size: int = 8
     openings: tuple[str, ...] = ("0", "5")
-    writes: ClassVar[tuple[str, ...]] = ("forced", "mode")
+    writes: ClassVar[Mapping[str, str]] = {
+        "forced": "BT: the decision was given; `logp` is the policy's own",
+        "mode": "B: number of the opening that the row was made to begin with",
+    }
 
     def init(self, scene: Scene) -> State:
         """Returns no state; raises AssayError if the task cannot begin with the openings."""

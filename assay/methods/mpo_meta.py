@@ -111,9 +111,12 @@ class EvolvingRubric(OfText):
     every: int = 10
     samples: int = 32
     scale: Callable[[Tensor, Rubric], Tensor] = share_of_most
-    stochastic: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"shotgun_of_text": "the first rubric pays for counts; rewriting fixes it"}
-    writes: ClassVar[tuple[str, ...]] = ("score", "rubric_version", "rubric_hash")
+    writes: ClassVar[Mapping[str, str]] = {
+        "score": "B",
+        "rubric_version": "B: number of the rubric that scored the row",
+        "rubric_hash": "B: hash of that rubric",
+    }
 
     def init(self, scene: Scene) -> State:
         """Returns version 0; refuses an empty rubric and a task without text."""

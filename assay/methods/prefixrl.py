@@ -12,6 +12,7 @@ Axes: B rows, T columns; of solutions B problems, N samples of each.
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -102,7 +103,7 @@ class FromPrefixes(Rollout):
     longest: float = 0.8
     plain: float = 0.25
     solutions: Solutions = Demonstrated()
-    writes: ClassVar[tuple[str, ...]] = ("prefix",)
+    writes: ClassVar[Mapping[str, str]] = {"prefix": "B: number of given decisions"}
 
     def init(self, scene: Scene) -> State:
         """Returns an empty state; raises AssayError if the task has no solutions of this kind."""

@@ -34,7 +34,7 @@ class FollowVariance(Prepare):
     target: float = 0.01
     rule: Rule = Ascent(0.5)
     start: float = 1.0
-    writes: ClassVar[tuple[str, ...]] = ("variance_weight",)
+    writes: ClassVar[Mapping[str, str]] = {"variance_weight": "B: multiplier of the ratio's variance"}
 
     def init(self, scene: Scene) -> State:
         """Returns the rule's state with the first multiplier."""
@@ -64,7 +64,7 @@ class RatioVariance(Weighed, Regularizer):
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the behaviour policy, not at the reference
-    reads: ClassVar[tuple[str, ...]] = ("variance_weight",)
+    reads: ClassVar[Mapping[str, str]] = {"variance_weight": "B"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over decisions."""

@@ -10,6 +10,7 @@ the KL terms of all later decisions, without discount: their gradient is that of
 Axes: B rows, T decisions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -35,7 +36,7 @@ class AgainstGreedy(Credit):
     limit: float = 5.0
     to_go: bool = False
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
-    reads: ClassVar[tuple[str, ...]] = ("greedy_outcome",)
+    reads: ClassVar[Mapping[str, str]] = {"greedy_outcome": "B"}
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
     centred: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"episodes": "decisions are counted, and rewards added, to the end of the row"}

@@ -36,6 +36,7 @@ class Sketch(Annotation):
     dims: int = 4
     model: str = "start"
     column: str = "sketch"
+    means: ClassVar[str] = "BTN: projected hidden state of the frozen start after each decision"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """Returns the column."""

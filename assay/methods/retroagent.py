@@ -180,7 +180,7 @@ class Progress(Reward):
     history: History = group_success
     coefficient: float = 1.0
     threshold: float = 0.5
-    reads: ClassVar[tuple[str, ...]] = ("score",)
+    reads: ClassVar[Mapping[str, str]] = {"score": "B"}
 
     def init(self, scene: Scene) -> State:
         """Nothing reached; refuses a task without texts."""

@@ -38,6 +38,7 @@ class LogpWhenShown(Annotation):
     """The column `logp_shown`: log pi_old of demonstrated decisions, by the policy that gathered; 0 in own rows."""
 
     column: str = "logp_shown"
+    means: ClassVar[str] = "BT: log-probability of demonstrated decisions under the acting policy"
     model: str = "actor"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
@@ -74,7 +75,7 @@ class HybridPolicy(Weighed, Objective):
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
     first_order: ClassVar[bool] = True
-    reads: ClassVar[tuple[str, ...]] = ("advantage", "uniform")
+    reads: ClassVar[Mapping[str, str]] = {"advantage": "BT", "uniform": "B"}
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
         "uniform": lambda batch: torch.full((len(batch),), 0.25, dtype=batch.reward.dtype)
     }
@@ -106,7 +107,7 @@ class WithDemonstrations(Around):
     """
 
     gather: Rollout = Episodes()
-    writes: ClassVar[tuple[str, ...]] = ("uniform",)
+    writes: ClassVar[Mapping[str, str]] = {"uniform": "B: probability of an action under the uniform policy"}
     breaks: ClassVar[dict[str, str]] = {"recorded": "the probability of a demonstration's decisions is unknown"}
 
     def init(self, scene: Scene) -> State:

@@ -38,7 +38,6 @@ class ReferenceProbability(Reward):
     reduce: Reduce = mean_probability
     actor: str = model_name("actor")
     start: str = model_name("start")
-    stochastic: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
     def init(self, scene: Scene) -> State:

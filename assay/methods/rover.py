@@ -26,6 +26,7 @@ class UniformLogp(Annotation):
     """The column `uniform_logp_old`: mean over all actions of the acting policy's log-probabilities."""
 
     column: str = "uniform_logp_old"
+    means: ClassVar[str] = "BT: mean log-probability over all actions under the acting policy"
     model: str = "actor"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:

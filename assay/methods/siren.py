@@ -10,6 +10,7 @@ lowers the entropy.
 Axes: B rows, T decisions, K candidates.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -37,7 +38,7 @@ class AnchorEntropy(Prepare):
     peak: float = 0.8
     num: int = 100
     actor: str = model_name("actor")
-    writes: ClassVar[tuple[str, ...]] = ("candidates", "entropy_weight")
+    writes: ClassVar[Mapping[str, str]] = {"candidates": "BTN", "entropy_weight": "B"}
     not_a_part: ClassVar[str] = "the laws have no models here: the method's claims run it"
 
     def init(self, scene: Scene) -> State:

@@ -9,6 +9,7 @@ Axes: B rows, T columns, K segments, N nodes.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -176,7 +177,7 @@ class Chain(Rollout):
     below: float = 0.9
     probes: int = 4
     most: int = 8
-    writes: ClassVar[tuple[str, ...]] = ("probe",)
+    writes: ClassVar[Mapping[str, str]] = {"probe": "B: the row only estimates a value and is not trained"}
 
     def init(self, scene: Scene) -> State:
         """Returns an empty state; raises AssayError if the segments are too short for the task's longest answer."""

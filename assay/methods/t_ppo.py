@@ -67,7 +67,7 @@ class WithoutTail(Prepare):
 
     num: int = 1
     needs: ClassVar[frozenset[Need]] = frozenset()
-    reads: ClassVar[tuple[str, ...]] = ("left",)
+    reads: ClassVar[Mapping[str, str]] = {"left": "B"}
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
         "left": lambda batch: batch.mask.long().flip(1).cumsum(1).flip(1) - 1
     }
@@ -97,7 +97,7 @@ class Windows(Rollout):
 
     slots: int = 64
     window: int = 0
-    writes: ClassVar[tuple[str, ...]] = ("left",)
+    writes: ClassVar[Mapping[str, str]] = {"left": "B: number of decisions of the answer outside this window"}
 
     def init(self, scene: Scene) -> State:
         """Returns the first start, and no unfinished sequences."""

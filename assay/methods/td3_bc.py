@@ -75,6 +75,7 @@ class ValueSize(Annotation):
 
     model: str = model_name("q")
     column: ClassVar[str] = "q_size"
+    means: ClassVar[str] = "BT: mean absolute action value of the batch"
     of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:

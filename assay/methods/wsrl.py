@@ -10,7 +10,7 @@ pessimism and no offline data. `retain` is the share of offline data in every ba
 Axes: B, T = 2 columns, N critics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -44,7 +44,7 @@ class LoggedWithReturns(Logged):
     """`Logged` with the column `recorded_return`: the discounted return of the recorded episode from here."""
 
     discount: float = 0.95
-    writes: ClassVar[tuple[str, ...]] = (RETURN,)
+    writes: ClassVar[Mapping[str, str]] = {RETURN: "BT: return of the recorded episode from here on"}
 
     def init(self, scene: Scene) -> State:
         """Returns the datasets with their returns."""

@@ -24,7 +24,7 @@ CORE = ("assay.engine.loop", "assay.engine.engine", "assay.engine.evaluation")
 NOT_NUMBERS = (
     "assay.core.slots", "assay.engine.guards", "assay.core.store",
     "assay.version", "assay.runs.folder", "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal",
-    "assay.core.extras",
+    "assay.core.extras", "assay.core.metrics",
 )  # fmt: skip
 """Modules that cannot change a score: protocols, guards, display."""
 

@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -28,8 +28,6 @@ from assay.statistics.intervals import number
 REFRESH_SECONDS, REFRESH_SHARE = 1 / 8, 0.02
 PLAIN_SECONDS, PLAIN_SHARE = 30.0, 0.1
 SHOWN_ALARMS, ALARM_CHARACTERS = 4, 400
-BESIDE = ("intervened",)
-"""Metrics that are shown beside the run's own, where a part logs them: how much of its experience is another's."""
 PHASE_COLOURS = {
     "sample": "cyan", "reward": "yellow", "credit": "magenta", "update": "green", "evaluate": "blue", "save": "red",
 }  # fmt: skip
@@ -61,8 +59,9 @@ class Noted:
 class Display:
     """Shows a run; a context manager that restores the terminal, also after an exception.
 
-    `metric` is shown with a trend; until it is measured, the first loss is shown. `first_step` is the step from which a
-    run is resumed. `noted` and `seconds` hold the alarms and the time per phase for the run's README.
+    `metric` is shown with a trend; until it is measured, the first loss is shown. Beside it stand the metrics that are
+    `watched`, by their names. `first_step` is the step from which a run is resumed. `noted` and `seconds` hold the
+    alarms and the time per phase for the run's README.
     """
 
     def __init__(
@@ -72,6 +71,7 @@ class Display:
         *,
         first_step: int = 0,
         metric: str = "reward",
+        watched: Collection[str] = (),
         mode: Mode | None = None,
         console: Console | None = None,
         clock: Callable[[], float] = time.perf_counter,
@@ -81,7 +81,7 @@ class Display:
         self.title, self.metric = printable(title, 80, self.console.encoding), metric
         self.num_steps, self.first_step, self.done, self.decisions = num_steps, first_step, first_step, 0
         self.trace, self.seconds, self.noted = Trace(), dict[str, float](), dict[str, Noted]()
-        self.beside = dict[str, Trace]()
+        self.watched, self.beside = watched, dict[str, Trace]()
         self.is_ascii = not self.console.encoding.lower().startswith("utf")
         self.phase = self.ending = self.shown = ""
         self.clock, self.start = clock, clock()
@@ -118,7 +118,7 @@ class Display:
             self.shown = next((name for name in metrics if name.startswith("loss")), "")
         if self.shown in metrics:
             self.trace.push(metrics[self.shown])
-        for name in BESIDE:
+        for name in self.watched:
             if name in metrics:
                 self.beside.setdefault(name, Trace()).push(metrics[name])
         if self.clock() >= self.due_time or self.done >= self.due_step > 0:
@@ -232,8 +232,13 @@ class Display:
             line.append(f"{printable(self.shown, 30, self.console.encoding)} ")
             line.append(f"{number(self.trace.level)} {trends[self.trace.trend]}", style="bold")
             line.append(f"  {self.trace.sparkline(min(24, max(6, width - 64)), sparks)}  ", style="cyan")
-        line.append("".join(f"{name} {number(trace.level)}  " for name, trace in self.beside.items()))
+        line.append("".join(f"{words}  " for words in self.beside_words()))
         return line.append(self.rates(now))
+
+    def beside_words(self) -> list[str]:
+        """Returns each watched metric that was logged, with its level."""
+        encoding = self.console.encoding
+        return [f"{printable(name, 30, encoding)} {number(trace.level)}" for name, trace in self.beside.items()]
 
     def time_line(self, now: float, width: int) -> Text:
         """Returns the shares of time per phase, also as a bar if there is room and colour."""
@@ -253,7 +258,7 @@ class Display:
         words = [f"{self.title}: step {self.done}/{self.num_steps}{share}"]
         if self.trace.last:
             words.append(f"{printable(self.shown, 30, self.console.encoding)} {number(self.trace.level)}")
-        words += [f"{name} {number(trace.level)}" for name, trace in self.beside.items()]
+        words += self.beside_words()
         if self.ending:
             words += [self.state(now), *(f"{phase} {part:.0%}" for phase, part in self.shares(now).items())]
         else:

@@ -82,7 +82,7 @@ def train_stacked(
                 worker.begin()
             workers.append(worker)
         title = f"{first.recipe.name} on {first.task.name}, {len(plans)} seeds"
-        display = open_now.enter_context(Display(title, first.steps, mode=mode))
+        display = open_now.enter_context(Display(title, first.steps, watched=first.recipe.watched, mode=mode))
         open_now.enter_context(tuned(sum(worker.num_parameters for worker in workers)))
         return Together(workers, Placement(device), display, signal_seen).work()
 

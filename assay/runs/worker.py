@@ -182,7 +182,8 @@ class Worker:
         name = self.folder.name.split("-", 2)[2] if self.folder.name.startswith("phase-") else ""
         phase = {"": "", WARMUP: "warm-up: "}.get(name, f"{name}: ")
         title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
-        with Display(title, plan.last_step, first_step=loop.progress.step, mode=mode) as display:
+        beside = loop.recipe.watched
+        with Display(title, plan.last_step, first_step=loop.progress.step, watched=beside, mode=mode) as display:
             where = "" if self.is_over else hardware.described(plan.model, loop.engine)
             for note in filter(None, (where, *self.notes, "" if self.is_over else self.check_disk())):
                 display.note(note)

@@ -205,6 +205,13 @@ def test_api_names_exist_once() -> None:
     assert set(leaves(docs_api.navigation())) == set(texts)
 
 
+def test_columns_stand_with_axes_writers_and_meaning() -> None:
+    lines = docs_api.columns_page().splitlines()
+    assert "| `clip_range` | BT | `ElasticRange` | how far the ratio may leave 1 |" in lines
+    assert "| `row` | B | task or engine | index in the batch: the coordinate of random numbers in a loss |" in lines
+    assert all(line.count(" | ") == 3 for line in lines if line.startswith("| "))
+
+
 def test_every_command_and_option_is_on_the_page() -> None:
     (page,) = docs_commands.pages().values()
     assert {"assay train", "assay data make", "assay watch"} <= set(re.findall(r"^## (.*)$", page, flags=re.M))

@@ -15,15 +15,18 @@ from torch import Tensor
 import assay
 from assay import recipes
 from assay.core.errors import AssayError
+from assay.core.metrics import Metric
 from assay.core.optimizers import Adam
+from assay.core.recipe import Phase
 from assay.core.record import Experience, Loss, Need, Origin, Progress, State, Sums
 from assay.core.slots import Objective, Regularizer, Reward, Scene
-from assay.core.verifier import VERIFIED
+from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment
 from assay.engine.guards.learning import FEW_CUT, FewSkipped, HeldOutFollows, LivePolicy
 from assay.engine.loop import Loop
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
+from assay.recipes.constrained import safe_ppo
 from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue
 from assay.runs.progress import Mode
@@ -201,6 +204,50 @@ def test_targets_beyond_the_bins_are_reported() -> None:
     assert any(alarm.guard == "inside bins" and "bins.low" in alarm.message for alarm in alarms)
     wide = Loop(catalogue.recipe_for("hl-gauss", task, {}), task, seed=0, num_steps=2)
     assert all(alarm.guard != "inside bins" for alarm in alarms_of(wide, 2))
+
+
+@dataclass(frozen=True)
+class Drifting(Reward):
+    """Logs how far it is at every step, and watches it."""
+
+    by: float = 0.5
+    watches: ClassVar[tuple[Metric, ...]] = (
+        Metric("drift", 0.9, "no drift", "the drift is {value:.1f} at step {step}. Stop it"),
+        Metric("only_shown"),
+    )
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        scene.log("drift", self.by * scene.progress.step)
+        scene.log("only_shown", float("nan"))
+        return experience
+
+
+def test_a_limit_that_a_part_states_raises_its_alarm() -> None:
+    rewards = (Verifier(), Drifting())
+    alarms = [alarm for alarm in alarms_of(bandit_loop(rewards=rewards), 4) if alarm.guard in ("no drift", "")]
+    assert [alarm.message for alarm in alarms] == [
+        "the drift is 1.0 at step 2. Stop it", "the drift is 1.5 at step 3. Stop it",
+    ]  # fmt: skip
+    assert {alarm.guard for alarm in alarms} == {"no drift"}
+    nan = alarms_of(bandit_loop(rewards=(Verifier(), Drifting(float("nan")))), 1)
+    assert Alarm("no drift", "the drift is nan at step 0. Stop it") in nan
+
+
+def test_the_alarm_of_targets_beyond_the_bins_reads_as_before() -> None:
+    metric = catalogue.recipe_for("hl-gauss", catalogue.find_task("cartpole"), {}).watched["beyond_bins"]
+    text = (
+        "25% of the critic's targets lie beyond its bins at step 3, so that their values cannot be learned. Set the "
+        "range to that of the task's returns: --set bins.low=... --set bins.high=..."
+    )
+    assert metric.text.format(value=0.25, step=3) == text
+    assert (metric.guard, metric.most) == ("inside bins", 0.2)
+
+
+def test_metrics_of_settings_are_watched_and_those_of_phases_are_not() -> None:
+    recipe = safe_ppo()
+    assert list(recipe.watched) == ["cost", "multiplier"]
+    assert recipes.ppo().watched == {}
+    assert not replace(recipes.ppo(), before=(Phase("first", recipe, 1),)).watched
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def test_clip_scales_and_what_is_not_finite_is_refused() -> None:
 
 def test_a_stage_of_trees_needs_an_optimizer_that_grows() -> None:
     recipe = replace(recipes.ppo(), actor=Policy(Trees()))
-    with pytest.raises(AssayError, match=r"stage 'policy' trains 'actor'.*Boost"):
+    with pytest.raises(AssayError, match=r"stage 'policy' trains 'actor'.*Grower"):
         Engine(recipe, catalogue.find_task("cartpole").spec, 0, Placement())
 
 

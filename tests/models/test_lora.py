@@ -398,7 +398,8 @@ def test_from_the_command_line_to_a_folder_that_peft_loads(
 ) -> None:
     base, out, target = paths["Qwen3"], tmp_path / "run", tmp_path / "adapter"
     words = f"train grpo --task addition-1 --steps 2 --out {out} --model {base} --device cpu"
-    words += " --set lora.rank=3 --set lora.alpha=6 --set rollout.num_starts=2 --set rollout.group_size=2 --set learning_rate=0.01"
+    words += " --set lora.rank=3 --set lora.alpha=6 --set learning_rate=0.01"
+    words += " --set rollout.num_starts=2 --set rollout.group_size=2"
     assert cli.main(words.split()) == 0
     assert cli.main(["export", str(out), str(target)]) == 0
     assert "after 2 steps" in capsys.readouterr().out

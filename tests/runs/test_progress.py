@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import assay
 from assay.runs.progress import Display, Mode, duration, short
 from tests import warm
 
@@ -224,6 +225,23 @@ def test_loss_stands_in_until_the_metric_is_measured() -> None:
     display.step({"loss/PolicyGradient": 0.5, "reward": 3.0}, {})
     display.step({"loss/PolicyGradient": 0.25}, {})
     assert "reward 3 " in frame_of(display, 1.0)
+
+
+def test_watched_metrics_stand_beside_the_curve() -> None:
+    display = Display("a", 10, watched=("intervened", "cost"), mode=Mode.SILENT, console=written_to()[0])
+    for step in range(4):
+        display.step({"reward": 3.0, "intervened": 0.25, "ratio": 7.0} | ({"cost": 1.5} if step > 2 else {}), {})
+        assert ("cost 1.5" in frame_of(display, 1.0)) == (step > 2), "shown where it is logged"
+    assert "intervened 0.25" in frame_of(display, 1.0)
+    assert "intervened 0.25, cost 1.5" in display.plain_line(1.0)
+    assert "ratio" not in frame_of(display, 1.0)
+
+
+def test_a_run_shows_what_its_parts_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assay.train("safe-rl-review", "hazards", steps=2, evaluations=1, out=tmp_path / "run", mode=Mode.PLAIN)
+    shown = capsys.readouterr().out
+    assert "cost " in shown
+    assert "multiplier 0" in shown
 
 
 def test_resumed_run_counts_only_its_own_steps() -> None:

@@ -30,7 +30,7 @@ from assay.claims.laws.cases import (
     with_path,
 )
 from assay.claims.laws.laws import Memo, shown
-from assay.core import columns
+from assay.core.columns import axes_of
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Loss, Need, Scored
@@ -149,19 +149,18 @@ class TermCase:
     memo: Memo[Trial] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
 
-def some_numbers(batch: Experience, name: str) -> Tensor:
-    """Returns the column where it is there, else numbers on its decisions, [B, T], or on its rows, [B], if the table of
-    columns says so.
-    """
+def some_numbers(batch: Experience, name: str, axes: str) -> Tensor:
+    """Returns the column where it is there, else numbers on its decisions, [B, T], or on its rows if its axes are B."""
     there = batch.extra.get(name)
     if there is not None:
         return there
-    return normal(name, (len(batch),)) if is_of_rows(name) else normal(name, batch.mask.shape) * batch.mask
+    return normal(name, (len(batch),)) if axes == "B" else normal(name, batch.mask.shape) * batch.mask
 
 
-def is_of_rows(name: str) -> bool:
-    """Returns whether the table of columns has one number for each row under this name."""
-    return name in columns.TABLE and columns.TABLE[name].axes == "B"
+def columns_read(part: Any) -> dict[str, str]:
+    """Returns the axes by name of the columns that a part reads; '' where it does not state them."""
+    reads = getattr(part, "reads", ())
+    return {name: axes_of(reads, name) for name in reads}
 
 
 def term_cases(term: Any, bench: Bench) -> list[TermCase]:
@@ -174,7 +173,8 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     """
     layouts = TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS
     needs = frozenset(getattr(term, "needs", frozenset()))
-    fills = {name: partial(some_numbers, name=name) for name in getattr(term, "reads", ())} | getattr(term, "fills", {})
+    read = columns_read(term).items()
+    fills = {name: partial(some_numbers, name=name, axes=axes) for name, axes in read} | getattr(term, "fills", {})
     batches = [scored_batch(bench, place, needs) for place in range(len(layouts))]
     return [
         TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in fills.items()}), bench)

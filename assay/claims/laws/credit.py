@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import columns_of, is_of_rows, leaf
+from assay.claims.laws.bench import columns_of, columns_read, leaf
 from assay.claims.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
 from assay.claims.laws.invariance import Measured, apart, invariances, keeps_inputs
 from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, shown
@@ -244,7 +244,7 @@ def some_rows(experience: Experience) -> Tensor:
 
 def filled(part: Any) -> Any:
     """Returns the part as the laws call it: columns of rows are filled if it does not say how."""
-    fills = {name: some_rows for name in getattr(part, "reads", ()) if is_of_rows(name)} | getattr(part, "fills", {})
+    fills = {name: some_rows for name, axes in columns_read(part).items() if axes == "B"} | getattr(part, "fills", {})
     return Filled(part, fills) if fills else part
 
 

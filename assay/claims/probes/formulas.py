@@ -23,6 +23,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, Scored, State
 from assay.core.slots import ALONE, ModelSpec, Scene, Transform
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
+from assay.core.verifier import VERIFIED
 from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
 from assay.models.model import Critic, Policy
@@ -225,7 +226,8 @@ def credited_in(
 ) -> Experience:
     """Returns the experience after rewards, selection, columns of models and credit with these states."""
     given = experience
-    later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
+    is_judged = bool(recipe.rewards) and VERIFIED in recipe.rewards[0].writes  # the experience has the task's rewards
+    later = recipe.rewards[1:] if is_judged else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
         experience = part(experience, scene)
     experience = engine.annotate(experience, recipe.needs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -30,8 +30,8 @@ class Rollout(Protocol):
         """Number of starts requested from the curriculum (0: the rollout chooses its own)."""
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        """Columns of `extra` that it writes besides the task's own."""
+    def writes(self) -> Collection[str]:
+        """Columns of `extra` that it writes besides the task's own, with axes and meaning (`core.columns`)."""
         return ()
 
     @property
@@ -123,8 +123,8 @@ class Source(Protocol):
     slot: ClassVar[str] = "source"
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        """Columns of `extra` that its batches have in addition to those of the fresh experience."""
+    def writes(self) -> Collection[str]:
+        """Columns of `extra` that its batches have in addition to those of the fresh experience (`core.columns`)."""
         return ()
 
     def init(self, scene: Scene) -> State:

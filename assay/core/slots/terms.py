@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
@@ -23,7 +24,7 @@ class Term(Protocol):
         """Inputs that it reads besides the record."""
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> Collection[str]:
         """Columns of `extra` that it reads and that another part writes; a plan without such a part is an error."""
         return ()
 
@@ -84,7 +85,7 @@ class Target(Protocol):
     slot: ClassVar[str] = "target"
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> Collection[str]:
         """Columns of `extra` that it reads and that another part writes."""
         return ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
@@ -25,13 +25,13 @@ class Transform(Protocol):
         return frozenset()
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns of `extra` that it reads; a plan in which no earlier part writes one is an error."""
+    def reads(self) -> Collection[str]:
+        """Columns of `extra` that it reads (`core.columns`); a plan in which no earlier part writes one is an error."""
         return ()
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        """Columns of `extra` that it writes."""
+    def writes(self) -> Collection[str]:
+        """Columns of `extra` that it writes, by name with axes and meaning (`core.columns`)."""
         return ()
 
     @property
@@ -115,6 +115,11 @@ class Annotation(Protocol):
     @property
     def column(self) -> str:
         """The name of the column."""
+
+    @property
+    def means(self) -> str:
+        """Axes and meaning of the column (`core.columns`)."""
+        return ""
 
     @property
     def model(self) -> str:

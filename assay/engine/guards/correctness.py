@@ -23,11 +23,11 @@ from assay.engine.guards.alarms import lasts
 from assay.engine.guards.learning import (
     EFFECTIVE_SAMPLES,
     FEW_CUT,
-    INSIDE_BINS,
     LIVE_GROUPS,
     CriticExplains,
     FewSkipped,
     HeldOutFollows,
+    InsideLimits,
     LivePolicy,
     SomethingTrained,
 )
@@ -209,6 +209,6 @@ STANDARD: tuple[Watch, ...] = (
     FewSkipped(),
     CriticExplains(),
     FEW_CUT,
-    INSIDE_BINS,
+    InsideLimits(),
     HeldOutFollows(),
 )

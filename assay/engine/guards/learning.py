@@ -67,14 +67,20 @@ FEW_CUT = Limit(
     text="{value:.0%} of the answers were cut at the length limit for {steps} steps: they are judged unfinished. Raise "
     "the task's limit, or train a warm-up that ends its answers",
 )
-INSIDE_BINS = Limit(
-    name="inside bins",
-    metric="beyond_bins",
-    is_bad=lambda share: not share <= 0.2,
-    text="{value:.0%} of the critic's targets lie beyond its bins at step {step}, so that their values cannot be "
-    "learned. Set the range to that of the task's returns: --set bins.low=... --set bins.high=...",
-)
-"""Targets beyond the bins of a classifying critic are clipped. NaN is reported too."""
+
+
+@dataclass(frozen=True)
+class InsideLimits(Watch):
+    """Checks the metrics that the recipe's parts watch (`core.metrics`): each part states its limit and its alarm."""
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        step, metrics = moment.progress.step, moment.metrics
+        limited = [one for one in moment.recipe.watched.values() if one.text and one.name in metrics]
+        return [
+            Alarm(one.guard, one.text.format(value=metrics[one.name], step=step))
+            for one in limited
+            if not metrics[one.name] <= one.most
+        ]
 
 
 # ---------------------------------------------------------------------------------------- what takes more than a limit

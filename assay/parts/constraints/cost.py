@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -63,7 +64,7 @@ class CostCredit(Choice, Protocol):
         """Returns what it reads besides the record."""
 
     @property
-    def writes(self) -> tuple[str, ...]:
+    def writes(self) -> Collection[str]:
         """Returns the names of the columns it adds."""
 
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
@@ -86,7 +87,7 @@ class CostToGo(CostCredit):
 
     discount: float = 0.99
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
-    writes: ClassVar[tuple[str, ...]] = ("cost_advantage",)
+    writes: ClassVar[Mapping[str, str]] = {"cost_advantage": "BT: advantage of each decision in costs"}
 
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """Returns the cost advantage; a truncated episode counts the costs that were seen."""
@@ -105,6 +106,7 @@ class CostValues(Annotation):
     """
 
     column: str = "cost_value"
+    means: ClassVar[str] = "BT: state value of costs"
     model: str = "cost_value"
     of_decisions: ClassVar[bool] = False
 
@@ -126,7 +128,10 @@ class CostCritic(CostCredit):
     discount: float = 0.99
     gae_lambda: float = 0.95
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({CostValues()})
-    writes: ClassVar[tuple[str, ...]] = ("cost_advantage", "cost_return")
+    writes: ClassVar[Mapping[str, str]] = {
+        "cost_advantage": "BT",
+        "cost_return": "BT: regression target of the cost critic",
+    }
 
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """Returns the columns. As for rewards, terminal steps do not bootstrap and truncated ones do."""

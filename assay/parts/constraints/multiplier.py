@@ -5,12 +5,15 @@ Axes: B sequences, T decisions, K costs.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from assay.core.columns import joined
+from assay.core.metrics import Metric
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Annotation, Constraint, Scene
 from assay.parts.constraints.cost import CostCredit, CostToGo
@@ -113,6 +116,7 @@ class Multiplier(Constraint):
     merge: Merge = Priced()
     channel: int = 0
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    watches: ClassVar[tuple[Metric, ...]] = (Metric("cost"), Metric("multiplier"))
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"rule": Pid()},)
 
     @property
@@ -120,8 +124,8 @@ class Multiplier(Constraint):
         return self.credit.needs
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        return ("advantage", *self.credit.writes)
+    def writes(self) -> Collection[str]:
+        return joined(("advantage",), self.credit.writes)
 
     def init(self, scene: Scene) -> State:
         return self.rule.init(self.limit)

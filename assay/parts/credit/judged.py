@@ -20,6 +20,7 @@ class ActionValues(Annotation):
     """
 
     column: ClassVar[str] = "q"
+    means: ClassVar[str] = "BT: value of the recorded action"
     model: ClassVar[str] = "q"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:

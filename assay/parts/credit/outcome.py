@@ -5,6 +5,7 @@ advantage_bt = (R_b - baseline_b) / scale_b      R_b: total reward of row b's ep
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,7 +93,10 @@ class OutcomeCredit(Credit):
     baseline: RowStatistic = GroupMean()
     scale: RowStatistic = NoScale()
     breaks: ClassVar[dict[str, str]] = {}
-    writes: ClassVar[tuple[str, ...]] = ("advantage", "outcome")
+    writes: ClassVar[Mapping[str, str]] = {
+        "advantage": "BT: advantage of each decision",
+        "outcome": "B: total reward of the row's episode",
+    }
 
     def __post_init__(self) -> None:
         if self.scale == Constant(0.0):

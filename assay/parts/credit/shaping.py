@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -107,7 +108,7 @@ class PairUp(Prepare):
     groups with equal outcomes are masked.
     """
 
-    writes: ClassVar[tuple[str, ...]] = ("chosen",)
+    writes: ClassVar[Mapping[str, str]] = {"chosen": "B"}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

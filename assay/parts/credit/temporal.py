@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,7 +28,7 @@ class Gae(Credit):
     gae_lambda: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
-    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
+    writes: ClassVar[Mapping[str, str]] = {"advantage": "BT", "return": "BT: regression target of the critic"}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

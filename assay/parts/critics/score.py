@@ -5,6 +5,7 @@ P(chosen beats rejected) = sigmoid(score(chosen) - score(rejected))      Bradley
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,7 +32,7 @@ class BradleyTerry(CriticLoss):
     critic: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "group"
-    reads: ClassVar[tuple[str, ...]] = ("chosen",)
+    reads: ClassVar[Mapping[str, str]] = {"chosen": "B"}
 
     def count(self, batch: Experience) -> Tensor:
         return has_pair(batch, groups.row_groups(batch)).sum()

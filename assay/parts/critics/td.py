@@ -10,6 +10,7 @@ IQL:  Td(RecordedAction(), Expectile(0.7), OfState("value")), Td(NextValue(), Sq
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,7 +50,7 @@ class Td(CriticLoss):
     )
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def reads(self) -> Collection[str]:
         return self.target.reads
 
     @property

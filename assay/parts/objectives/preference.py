@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ class PreferencePair(Objective):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.REFERENCE})
     together: ClassVar[str | None] = "group"
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "preferences are in the column `chosen`, not in `advantage`"}
-    reads: ClassVar[tuple[str, ...]] = ("chosen",)
+    reads: ClassVar[Mapping[str, str]] = {"chosen": "B"}
 
     def count(self, batch: Experience) -> Tensor:
         return has_pair(batch, groups.row_groups(batch)).sum()

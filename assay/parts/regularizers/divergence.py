@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,7 +57,7 @@ class KlWhereHeld(Weighed, Regularizer):
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at q, not at the reference
-    reads: ClassVar[tuple[str, ...]] = ("logp_held",)
+    reads: ClassVar[Mapping[str, str]] = {"logp_held": "BT: log q that the decision is held to"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         towards = batch.column("logp_held").detach()

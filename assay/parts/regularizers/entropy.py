@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,8 +59,9 @@ class MaskedEntropy(Regularizer):
         return frozenset({Need.LOGP} if self.mass is None else {Need.LOGP, Need.CANDIDATES})
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        return ("entropy_weight",) if self.mass is None else ("entropy_weight", "candidates")
+    def reads(self) -> Mapping[str, str]:
+        weight = {"entropy_weight": "B: weight of the row's entropy in the loss"}
+        return weight if self.mass is None else weight | {"candidates": "BTN: likely actions and a log q of each"}
 
     def count(self, batch: Experience) -> Tensor:
         return batch.mask.any(1).sum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ class FromFunction(Reward):
     """
 
     function: Callable[..., Any]
-    writes: ClassVar[tuple[str, ...]] = ("score",)
+    writes: ClassVar[Mapping[str, str]] = {"score": "B"}
 
     def init(self, scene: Scene) -> State:
         """Returns no state; a function that fails on one of the first demonstrations of a text task fails before the

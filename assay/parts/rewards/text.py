@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -18,7 +18,7 @@ from assay.parts.rewards.function import on_last_decision
 class OfText(Reward, Protocol):
     """A reward that reads completions alone: tasks without text are refused, the task is not verified."""
 
-    writes: ClassVar[tuple[str, ...]] = ("score",)
+    writes: ClassVar[Mapping[str, str]] = {"score": "B"}
 
     def init(self, scene: Scene) -> State:
         """Returns no state; refuses a task without text. Outside of a run there is no task to check."""

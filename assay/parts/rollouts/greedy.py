@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.core.columns import joined
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene, TextTask
@@ -36,8 +38,8 @@ class WithGreedy(Around):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"skip": True})
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        return (*self.gather.writes, GREEDY)
+    def writes(self) -> Collection[str]:
+        return joined(self.gather.writes, {GREEDY: "B: outcome of the greedy answer to the same start"})
 
     @property
     def by_start(self) -> bool:

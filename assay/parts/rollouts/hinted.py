@@ -5,6 +5,7 @@ Hints appear in rollouts only: the policy is evaluated and exported on the task'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -67,7 +68,7 @@ class Hinted(Around):
     breaks: ClassVar[dict[str, str]] = {
         "recorded": "rows on the bare prompt keep the log-probability that was recorded under the hint",
     }
-    writes: ClassVar[tuple[str, ...]] = ("hinted",)
+    writes: ClassVar[Mapping[str, str]] = {"hinted": "B: the policy saw more than the task's prompt when it acted"}
 
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if the task has no prompts."""

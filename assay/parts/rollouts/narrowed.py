@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -40,7 +41,7 @@ class Narrowed(Around):
         return self.gather.by_start
 
     @property
-    def writes(self) -> tuple[str, ...]:
+    def writes(self) -> Collection[str]:
         return self.gather.writes
 
     def init(self, scene: Scene) -> State:

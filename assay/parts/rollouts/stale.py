@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ class Stale(Rollout):
         return self.gather.num_starts
 
     @property
-    def writes(self) -> tuple[str, ...]:
+    def writes(self) -> Collection[str]:
         return self.gather.writes
 
     def init(self, scene: Scene) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -68,7 +68,7 @@ class Pairs(Source):
     """
 
     batch: int = 32
-    writes: ClassVar[tuple[str, ...]] = ("chosen",)
+    writes: ClassVar[Mapping[str, str]] = {"chosen": "B: +1 for the better row of a pair, -1 for the other"}
 
     def init(self, scene: Scene) -> State:
         """Returns ordinal 0; raises AssayError if the task has no pairs."""

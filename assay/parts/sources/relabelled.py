@@ -10,7 +10,7 @@ so values count jumps: V(s, g) = -(1 + discount + ...), one term for each jump t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -127,7 +127,10 @@ class Relabelled(Source):
     batch: int = 256
     updates: int = 10
     breaks: ClassVar[dict[str, str]] = {"own": "rewards are those of goals that are chosen afterwards"}
-    writes: ClassVar[tuple[str, ...]] = ("distance", "nearer")
+    writes: ClassVar[Mapping[str, str]] = {
+        "distance": "BT: steps of the shortest way to the goal",
+        "nearer": "BT: whether the step leads towards the goal",
+    }
 
     def init(self, scene: Scene) -> State:
         """Returns the data, of which a checkpoint stores the hash."""
