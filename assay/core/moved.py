@@ -106,7 +106,7 @@ class MovedModules:
         """Returns a spec for an old path of this package; None for any other module."""
         if not name.startswith("assay.") or moved_to(name) is None:
             return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> ModuleType:
         """Imports the module at its new place."""
@@ -128,4 +128,4 @@ def install() -> None:
     copy of `assay.claims.laws`.
     """
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
-        sys.meta_path.insert(0, MovedModules())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, MovedModules())

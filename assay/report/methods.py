@@ -190,8 +190,8 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
             out.print(Padding(summary(row), (0, 0, 0, 4)))
     if is_wide:
         out.print(table)
-    for name, error in broken_methods().items():
-        out.print(Text.assemble((f"  {name}  ", "bold red"), (error, "red")))
+    for key, error in broken_methods().items():
+        out.print(Text.assemble((f"  {key}  ", "bold red"), (error, "red")))
     legend(out, rows)
     if tasks:
         more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs, reasoning-gym:NAME"

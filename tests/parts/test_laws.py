@@ -21,9 +21,9 @@ from assay.claims.laws.regression import cases_with_targets
 from assay.claims.laws.term import cases_on
 from assay.core.recipe import Recipe
 from assay.core.settings import children, describe
-from assay.methods import safe_rl_review as projection
 from assay.methods.gbrl.models import Trees
 from assay.methods.hc_rlhf import pessimistic
+from assay.methods.safe_rl_review import projection
 from assay.methods.stream_x.models import Scaled
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import Greedy
