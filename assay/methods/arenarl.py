@@ -44,7 +44,6 @@ class SeededElimination(Topology):
     """
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Returns the ranks."""
         points = seeding(num_members, match)
         seeds = sorted(range(num_members), key=lambda member: -mean(points[member]))
         left = [seeds[place] for place in bracket(num_members)]
@@ -69,7 +68,6 @@ class RoundRobin(Topology):
     """Every member meets every other: n (n - 1) / 2 matches; ranked by wins, a tie is half a win."""
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Returns the ranks."""
         pairs = [(one, other) for one in range(num_members) for other in range(one + 1, num_members)]
         wins = [0.0] * num_members
         for (one, other), (mine, theirs) in zip(pairs, match(pairs), strict=True):
@@ -84,7 +82,6 @@ class AnchorOnly(Topology):
     """Every member meets member 0: n - 1 matches; ranked by the score there, the anchor by its mean score."""
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Returns the ranks."""
         return ranks([(mean(scores), 0.0) for scores in seeding(num_members, match)])
 
 
@@ -124,7 +121,6 @@ class Arena(Reward):
     topology: Topology = SeededElimination()
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with quantiles as rewards."""
         reward = torch.zeros_like(experience.reward)
         scores = self.judge.scores(experience, scene.task)
         for rows in groups.members(experience):
@@ -153,7 +149,6 @@ class JudgedAlone(Reward):
     calls: int = 4
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the judge's scores as rewards."""
         reward, scores = torch.zeros_like(experience.reward), self.judge.scores(experience, scene.task)
         for rows in map(torch.tensor, groups.members(experience)):
             found = torch.stack([scores(rows, rows.roll(-place))[:, 0] for place in range(self.calls)]).mean(0)

@@ -87,7 +87,6 @@ class HoldHighCovariance(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes the column."""
         covariance = covariance_of(experience)
         positive = (covariance > 0) & experience.mask
         held = smallest(-covariance, positive, num_of(self.share, experience))

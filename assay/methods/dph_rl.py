@@ -78,7 +78,6 @@ class OfOrigin(Aggregation):
         return self.aggregate.weigh(self.rows(batch))
 
     def count(self, batch: Experience) -> Tensor:
-        """Returns the count over the rows of this origin."""
         return self.aggregate.count(self.rows(batch))
 
 
@@ -142,7 +141,6 @@ class Remembered(Source):
         return {"prompts": [], "solved": [], "columns": {}}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Takes in the fresh groups."""
         fresh = need_fresh(scene.fresh)
         right, first = groups.outcome(fresh) >= 1.0, fresh.column("sample") < self.tries
         starts = torch.unique(fresh.column("start"))

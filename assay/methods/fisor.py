@@ -98,7 +98,6 @@ class Diffusion(OfPaths, ActorHead):
     steps: int = 5
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the actor for this task."""
         if self.steps < 2:
             raise AssayError(f"Diffusion needs at least 2 steps, got {self.steps}")
         return DiffusionPolicy(body, feature_size(spec), need_box(spec, "a diffusion actor"), self.steps)
@@ -153,7 +152,6 @@ class Feasible(Weight):
     harm: tuple[str, str] = model_name(("harm_q_target", "harm"))
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns the weights."""
         context, action = batch.context, batch.action
         (q, value), (harm_q, harm) = ([view.model(name) for name in pair] for pair in (self.gain, self.harm))
         worst, least_worst = harm_q(context, action).amax(0), harm(context)
@@ -208,7 +206,6 @@ class BestOf(Wrapper):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Returns the names of the actor and the critic."""
         return self.actor, self.critic
 
     def cost(self, value_N: Tensor) -> Tensor:
@@ -218,7 +215,6 @@ class BestOf(Wrapper):
         return cost if self.enough is None else cost.clamp(min=sign * self.enough)
 
     def around(self, models: Mapping[str, Any]) -> Choosing:
-        """Returns the choosing actor."""
         return Choosing(models[self.actor], models[self.critic], self)
 
 

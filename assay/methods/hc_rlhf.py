@@ -155,7 +155,6 @@ class Pessimistic(CostCredit):
         return {"cost_advantage": (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask}
 
     def level(self, experience: Experience, channel: int) -> tuple[float, dict[str, float]]:
-        """Returns the inflated bound."""
         mean, deviation, factor = self.statistics(experience, channel)
         bound = mean + factor * deviation
         return bound, {"cost": mean, "cost_bound": bound}

@@ -44,7 +44,6 @@ class NoProgress(Straying):
     least: float = 0.0
 
     def __call__(self, proposed_NA: Tensor, shown_NA: Tensor) -> Tensor:
-        """Returns a bool for each row."""
         if not proposed_NA.is_floating_point():
             return (proposed_NA != shown_NA).view(len(shown_NA), -1).any(1)
         return ((proposed_NA - self.least * shown_NA) * shown_NA).sum(1) < 0
@@ -157,7 +156,6 @@ class Overseen(Around):
         return {**state, "simulation": Watched(state["simulation"], self.gather.num_envs)}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers, then records what was executed."""
         watched = state["simulation"]
         watched.begin(self, self.overseer(scene), scene.task.spec.action, Draw(scene.draw.seed).at(21))
         record = self.gather(scene, state)

@@ -69,7 +69,6 @@ class Coding(CriticSpec):
     size: int = 16
 
     def build(self, spec: Spec) -> nn.Module:
-        """Returns the module for this task."""
         return Coder(feature_size(spec), need_discrete(spec, "Coding()").n, self.size)
 
 
@@ -124,7 +123,6 @@ class MaxMin(ActorSpec):
     coder: Coding | None = Coding()
 
     def build(self, spec: Spec) -> nn.Module:
-        """Returns the module for this task."""
         if self.num < 1:
             raise AssayError(f"MaxMin: num={self.num} leaves no values. Use 1 or more")
         coders = [] if self.coder is None else [self.coder.build(spec) for _ in range(self.num)]
@@ -160,7 +158,6 @@ class WorstRegime(TaskChange):
 
     @torch.no_grad()
     def __call__(self, scene: Scene) -> Task | None:
-        """Returns the phase's task."""
         several, policy = uncertain(scene.task), scene.actor
         if policy is None:
             return several.under(several.regimes[0])
@@ -179,7 +176,6 @@ class AnyRegime(TaskChange):
     """A regime drawn for each episode: domain randomisation."""
 
     def __call__(self, scene: Scene) -> Task:
-        """Returns the phase's task."""
         return uncertain(scene.task).mixed()
 
 

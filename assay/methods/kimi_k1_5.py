@@ -34,7 +34,6 @@ class LengthReward(Rescored):
     reads_shares: ClassVar[bool] = True
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
-        """Returns the reward of each row's length."""
         by_group, length = groups.row_groups(rewarded), groups.over_episode(rewarded.mask.sum(1), rewarded)
         shortest, negative = (
             groups.lowest(torch.where(by_group.share > 0, one.to(total_B.dtype), torch.inf), by_group)

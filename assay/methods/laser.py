@@ -71,7 +71,6 @@ class Balanced(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Adds the column."""
         return experience.add({"balance": balance(experience)})
 
 
@@ -208,7 +207,6 @@ class WithoutToken(Around):
         return Without(self.token)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Gathers experience with the silent actor."""
         gathered = self.gather(scene.given(actor=SilentActor(scene.actor, self.token)), state)
         more = {name: value for name, value in gathered.extra.items() if name != LOGP_MODEL}
         return replace(gathered, logp=gathered.column(LOGP_MODEL), extra=more)

@@ -42,8 +42,6 @@ class HoldUnlikely(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes the column."""
-
         def log_q(logits_NV: Tensor, action_N: Tensor) -> Tensor:
             return categorical_logp(Narrowing(min_p=self.min_p).of(logits_NV), action_N).clamp(min=NEVER)
 

@@ -88,7 +88,6 @@ class SeenReward(Reward):
     """
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The experience with the proxy as its reward."""
         proxy, num = scene.task.proxy if isinstance(scene.task, ProxyTask) else None, float(experience.mask.sum())
         seen = experience
         if proxy is not None:

@@ -91,7 +91,6 @@ class GoalValue(CriticHead):
     members: int = 2
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the critic for this task."""
         goal = need_goal(spec, "GoalValue").size
         seen = feature_size(spec) - goal
         return RepresentedValue(vectors(body, "GoalValue"), seen, goal, self.size, self.members)
@@ -139,7 +138,6 @@ class Hierarchical(ActorHead):
     size: int = 10
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the actor for this task."""
         need_goal(spec, "Hierarchical")
         reach = Box((-(self.size**0.5),) * self.size, (self.size**0.5,) * self.size)
         low = Distribution().on(body, replace(spec, goal=reach))

@@ -81,7 +81,6 @@ class EveryDecision(Keeps):
     """Keeps all decisions: plain REINFORCE, whatever the data."""
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
-        """Returns true."""
         return torch.ones_like(ratio, dtype=torch.bool)
 
 
@@ -137,7 +136,6 @@ class Even(Weight):
     """Weight 1: no importance sampling."""
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
-        """Returns ones."""
         return torch.ones_like(ratio)
 
 

@@ -88,7 +88,6 @@ class Flow(OfPaths, ActorHead):
     noise: tuple[float, float] = (0.08, 0.4)
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the actor for this task."""
         if self.steps < 1 or not 0.0 < self.noise[0] <= self.noise[1]:
             raise AssayError(f"Flow needs steps >= 1 and 0 < noise[0] <= noise[1], got {self.steps} and {self.noise}")
         space = need_box(spec, "a flow actor")

@@ -39,8 +39,6 @@ class Sketch(Annotation):
     means: ClassVar[str] = "BTN: projected hidden state of the frozen start after each decision"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """Returns the column."""
-
         def project(actor: Any, rows: Experience) -> Tensor:
             later = one_later(rows)
             hidden = actor.score(later, frozenset({Need.LOGP, Need.HIDDEN})).hidden
@@ -86,7 +84,6 @@ class Elliptical(Prepare):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """The sketch."""
         return frozenset({self.sketch})
 
     @torch.no_grad()

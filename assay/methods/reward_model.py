@@ -27,11 +27,9 @@ class ByScore(Wrapper):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Returns the names of the models that it reads."""
         return ("actor", self.critic)
 
     def around(self, models: Mapping[str, Any]) -> Any:
-        """Returns the actor with the critic's scores."""
         return ScoringActor(models["actor"], models[self.critic])
 
 

@@ -120,7 +120,6 @@ class WithDemonstrations(Around):
         return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Returns the policy's own rows, then one for each start."""
         task, starts = scene.task, scene.starts
         assert isinstance(task, DemonstratedTask)
         own = self.gather(scene, state)

@@ -47,7 +47,6 @@ class AnchorEntropy(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes the columns, and logs the entropy and its distance from the anchor."""
         of_rows = partial(over_logits, function=lambda logits, _: likeliest(logits, self.num))
         found = scene.models.over(self.actor, experience, of_rows)
         entropy = nucleus_entropy(found[..., 1], self.mass, self.crossing)

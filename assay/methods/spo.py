@@ -190,7 +190,6 @@ class Chain(Rollout):
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Returns one row for each segment of each episode, then one for each probe."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         whole = task.play(actor, *group_rows(starts, self.group_size), draw, split=0, greedy=False)
         uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()

@@ -201,7 +201,6 @@ class RewardToGo(Target):
     discount: float = 1.0
 
     def rows(self, batch: Experience) -> Experience:
-        """Returns all decisions."""
         return batch
 
     def __call__(self, batch: Experience, view: View) -> Tensor:

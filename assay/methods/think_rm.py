@@ -64,7 +64,6 @@ class Refitted(Reward):
     compares_group: ClassVar[bool] = True
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with scores as rewards."""
         scores, value = self.judge.scores(experience, scene.task), experience.reward.new_zeros(len(experience))
         for rows_G in map(torch.tensor, groups.members(experience)):
             won, score = (1.0 + margins(scores, rows_G)) / 2, torch.zeros(len(rows_G), dtype=torch.float64)

@@ -47,7 +47,6 @@ class LoggedWithReturns(Logged):
     writes: ClassVar[Mapping[str, str]] = {RETURN: "BT: return of the recorded episode from here on"}
 
     def init(self, scene: Scene) -> State:
-        """Returns the datasets with their returns."""
         state = super().init(scene)
         contents = state["contents"]
         contents.columns = tuple(
@@ -56,7 +55,6 @@ class LoggedWithReturns(Logged):
         return state
 
     def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
-        """Returns the rows at these indices of each dataset as one batch."""
         parts = [at(columns[RETURN], places) for columns, places in zip(logs, index, strict=True)]
         return super().rows(logs, index).add({RETURN: torch.cat(parts, index[0].dim() - 1)})
 

@@ -59,7 +59,6 @@ class NextTurn(Target):
     value: str = model_name("value_target")
 
     def rows(self, batch: Experience) -> Experience:
-        """Returns all decisions."""
         return batch
 
     @torch.no_grad()
@@ -77,7 +76,6 @@ class WorthOfTurn(Target):
     q: str = model_name("q_target")
 
     def rows(self, batch: Experience) -> Experience:
-        """Returns all decisions."""
         return batch
 
     @torch.no_grad()

@@ -161,7 +161,6 @@ class Trees(Body):
     breaks: ClassVar[dict[str, str]] = {"learns": "trained by the gradient of its outputs; trees are not parameters"}
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns the trees for this task."""
         if ask.members or ask.action:
             raise AssayError("Trees() reads states only and is a single sum; this head needs more. Use Perceptron()")
         return TreeOutputs(categorical_features(spec, self.codes), ask)

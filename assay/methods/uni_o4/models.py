@@ -57,7 +57,6 @@ class Committee(ActorHead):
     initial_log_std: float = -0.5
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the actor for this task."""
         space = need_box(spec, "a committee")
         ask = Ask((space.size,), activation=nn.ReLU, members=self.num)
         return GaussianCommittee(body.outputs(spec, ask), self.num, space, self.initial_log_std)
@@ -89,7 +88,6 @@ class ClampedQ(CriticHead):
     members: int = 2
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the critic for this task."""
         return WithinBounds(ActionValue(self.members).on(body, spec), spec)
 
 
@@ -113,6 +111,5 @@ class LearnedDynamics(CriticHead):
     members: int = 3
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the model of this task."""
         ask = Ask((feature_size(spec) + 1,), activation=nn.ReLU, members=self.members, action=True)
         return WithinBounds(NextStep(body.outputs(spec, ask)), spec)

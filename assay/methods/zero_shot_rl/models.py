@@ -190,7 +190,6 @@ class ForwardBackwardActor(ActorHead):
         return replace(self, seen=range_of(observation), places=places)
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """Returns the actor for this task."""
         goal, networks = need_goal(spec, "ForwardBackwardActor"), vectors(body, "ForwardBackwardActor")
         assert isinstance(spec.observation, Box)
         seen, places = Waves(spec.observation, self.seen), Waves(goal, self.places)

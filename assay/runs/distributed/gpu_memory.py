@@ -59,7 +59,6 @@ class CudaMemory(Memory):
         return torch.zeros(size, dtype=torch.uint8, device=self.device)
 
     def handle(self, memory: Tensor) -> list[bytes | int]:
-        """Returns the handle of the storage."""
         found = memory.untyped_storage()._share_cuda_()
         # torch would keep the memory until each reader has given it back, and one that is killed never does. The
         # learner holds it for as long as there are samplers, so nothing has to be counted.

@@ -38,7 +38,6 @@ class RayPool(Pool):
 
     @property
     def size(self) -> int:
-        """One job for each core of the cluster."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def start(self, job: Job, code: Code) -> Task:

@@ -357,11 +357,9 @@ class Served(Sampler):
 
     @property
     def actor(self) -> Server:
-        """The server."""
         return self.server
 
     def load(self, tree: State) -> None:
-        """Updates the server."""
         self.server.update(tree)
 
 

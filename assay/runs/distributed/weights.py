@@ -74,7 +74,6 @@ class SameMemory(Weights):
         self.newest, self.tree = version, tree
 
     def fetch(self, version: int, told: str = "") -> State:
-        """Returns the tensors."""
         if version != self.newest:
             raise WeightsMissing(f"version {version} of the weights is not there, {self.newest} is. Publish it first.")
         return self.tree
@@ -120,7 +119,6 @@ class WeightFiles(Weights):
                 path.unlink(missing_ok=True)
 
     def fetch(self, version: int, told: str = "") -> State:
-        """Returns the tree of a file with the digest of its name."""
         until, wrong = time.monotonic() + self.patience, "is not there"
         while True:
             for path in self.folder.glob(f"{version}-*.safetensors"):

@@ -136,7 +136,6 @@ class ProcessHand(Hand):
         return f"it missed its deadline of {seconds:.3g} s" if is_late else f"its process died, {end}"
 
     def end(self) -> None:
-        """Kills the process."""
         with self.lock:
             self.process.kill()
             self.process.join(TAKES)
@@ -185,7 +184,6 @@ class RayHand(Hand):
         return answered(pickle.loads(answer))
 
     def end(self) -> None:
-        """Kills the actor."""
         self.ray.kill(self.actor)
 
 

@@ -57,7 +57,6 @@ class EnvironmentOptions(Group):
     one_hot: bool = option(False, "one-hot vectors for numbered states instead of tables")
 
     def sources(self) -> Iterator[str]:
-        """Yields the files and modules of the wrappers."""
         from assay.runs.user_code.addresses import needed_address
 
         for word in self.wrapper:

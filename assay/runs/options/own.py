@@ -77,7 +77,6 @@ class OwnOptions(Group):
         return bool(self.reward) or self.judge is not None or self.reward_model is not None
 
     def sources(self) -> Iterator[str]:
-        """Yields the files and modules that the options name."""
         from assay.runs.user_code.addresses import needed_address
         from assay.runs.user_code.rewards import parsed_rewards
 

@@ -33,7 +33,6 @@ class ModelTask(PromptTask):
     """Prompts in a model's chat template, if it has one."""
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """Returns the items of these ordinals, their prompts framed."""
         return [replace(item, prompt=Framed(item.prompt, self.system)) for item in super().items_of(starts, split)]
 
     def told(self, prompts: Sequence[str]) -> list[list[int]]:

@@ -95,7 +95,6 @@ class RepeatedGame(MatrixTask):
 
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
-        """Plays all rounds of a match."""
         who = match.start, match.sample, match.player.numpy()
         uniforms, lots = Uniforms(draw, who, actor.num_draws), Uniforms(draw.at(CHANCE), who, 1)
         memory, recorder = torch.zeros_like(match.player), Recorder()

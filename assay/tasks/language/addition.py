@@ -30,7 +30,6 @@ class Addition(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns one word per term."""
         return self.terms
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:

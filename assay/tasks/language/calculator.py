@@ -40,7 +40,6 @@ class Calculator(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns one word per number, and one for the demonstration."""
         return 3
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:

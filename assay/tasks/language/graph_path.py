@@ -34,7 +34,6 @@ class GraphPath(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns a word per node for the tree, two per extra edge, and those of the order and the two ends."""
         return 2 * self.level - 1 + 2 * self.extra + 2 + self.most_edges
 
     @property

@@ -104,7 +104,6 @@ class Household(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns the words of objects, places, goal and room, and one per turn of the demonstration."""
         return 6 + self.max_turns
 
     @property

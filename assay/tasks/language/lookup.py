@@ -31,7 +31,6 @@ class Lookup(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns a word per key and per value, and one for the question."""
         return 2 * self.level + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:

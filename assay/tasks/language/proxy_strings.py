@@ -29,11 +29,9 @@ class ProxyStrings(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns one for each letter, and one for the marks of the demonstration."""
         return ASKED + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """Returns the letters of these words."""
         free = list(LETTERS)
         asked = "".join(free.pop(word % len(free)) for word in words[:ASKED])
         marks = words[-1] % 4

@@ -39,7 +39,6 @@ class Scratch(Generator):
         return self.level + 3
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """Returns the digits of these words."""
         digits = [word % MODULUS for word in words[: self.level]]
         sums = [total % MODULUS for total in accumulate(digits)]
         answer = f"{sums[-1]}{sums[-2]}"

@@ -35,7 +35,6 @@ class Sorting(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns one word per symbol."""
         return self.level
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:

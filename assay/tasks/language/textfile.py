@@ -173,7 +173,6 @@ class TextFile(Rows):
 
     @property
     def names(self) -> str:
-        """Returns the path."""
         return self.path
 
     @cached_property
@@ -211,7 +210,6 @@ class Files(Rows):
 
     @property
     def names(self) -> str:
-        """Returns the paths of the training files."""
         return ",".join(file.path for file in self.train)
 
     @property

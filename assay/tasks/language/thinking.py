@@ -34,7 +34,6 @@ class Thinking(Generator):
 
     @property
     def num_words(self) -> int:
-        """Returns one for each letter, and one for the number of steps."""
         return self.level + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:

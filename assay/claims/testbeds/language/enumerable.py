@@ -115,7 +115,6 @@ class EnumerableTask(PromptTask):
     preset: str = "places"
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """Returns prompt and demonstration of each start."""
         items = self.items_of(starts, split)
         prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in items]
         shown = [self.ended(item.demonstration) for item in items]

@@ -51,7 +51,6 @@ class Formats(Enumerable):
         return [DIGITS[first:end] for first, end in pairwise((0, *accumulate(self.shares)))]
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        """Returns the right answers of each format that has any."""
         contents = [drawn(f"formats {prompt} {place}", num, 1) for place, num in enumerate(self.right)]
         return tuple(
             tuple(first + content for first in digits for content in own)

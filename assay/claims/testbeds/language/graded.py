@@ -85,7 +85,6 @@ class Judged(Rated):
     tie: float = 0.0
 
     def worth(self, prompt: int) -> list[list[float]]:
-        """Returns the worth by distance to the code."""
         code = [int(digit) for digit in self.item(prompt, 1).answer]
         return [[1.0 - min((one - d) % CHOICES, (d - one) % CHOICES) / 5.0 for d in range(CHOICES)] for one in code]
 

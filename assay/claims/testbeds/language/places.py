@@ -39,7 +39,6 @@ class Lock(Enumerable):
             raise AssayError(f"{self}: digits must be 1 to 12")
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        """Returns the code."""
         return ((code_of(f"lock {prompt}", self.digits),),)
 
 

@@ -26,7 +26,6 @@ class Sparse(Enumerable):
             raise AssayError(f"{self}: answers must be 1 to {ANSWERS}")
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        """Returns the right answers, each a way of its own."""
         return tuple((answer,) for answer in drawn(f"sparse {prompt}", self.answers, LENGTH))
 
 
@@ -61,11 +60,9 @@ class Graded(Enumerable):
         return LEVELS_OF_DIFFICULTY[(prompt - num_easy) % len(LEVELS_OF_DIFFICULTY)]
 
     def bucket(self, prompt: int) -> str:
-        """Returns the name of the level."""
         return self.level(prompt)[0]
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        """Returns the right answers, each a way of its own."""
         return tuple((answer,) for answer in drawn(f"graded {prompt}", self.level(prompt)[1], LENGTH))
 
 
@@ -103,7 +100,6 @@ class ManyWays(Enumerable):
         return "rare" if prompt < round(self.rare * self.prompts) else "often"
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        """Returns the classes of right answers."""
         sizes = [1] if prompt < round(self.rare * self.prompts) else self.sizes
         free = drawn(f"ways {prompt}", sum(sizes), LENGTH)
         ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]

@@ -42,7 +42,6 @@ class Walk(Enumerable):
         return "long" if self.length(prompt) > 2 * self.shortest else "short"
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        """Returns the path and the stop digit."""
         words, free = text.hashed_words(f"walk {prompt}", len(STATES) + 1), list(STATES)
         image = dict(zip(STATES, [free.pop(word % len(free)) for word in words[1:]], strict=True))
         path = [STATES[words[0] % len(STATES)]]
