@@ -25,7 +25,8 @@ def factor(confidence: float, advantage: float = -1.0) -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand),
-        Measured("keeps more different right answers than a constant factor of the same size at the start", "many-ways",
+        Measured("it keeps more different right answers than a constant factor of the same size at the start",
+                 "many-ways",
                  recipe(BIGRAMS).set("actor.rank", 4), constant(BIGRAMS).set("actor.rank", 4), Final("distinct@8"),
                  seeds=10, minutes=6.0, steps=100, looks=2),
     ),

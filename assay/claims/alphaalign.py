@@ -63,7 +63,7 @@ CLAIMS = Claims(
     claims=(
         Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
               lambda: distance_from_table(recipe(helpfulness=GIVEN)), equals=0.0, tolerance=1e-4),
-        same_gradient("on these rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
+        same_gradient("for given rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
                       by_hand.ppo_of_tokens, probes.fragments),
         Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",
                  SMALL, RAW, Average("outcome/harmful", 0.25), seeds=5, minutes=4.0, steps=60, warmup=80),

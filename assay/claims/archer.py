@@ -136,7 +136,7 @@ def variance_left() -> torch.Tensor:
 
 CLAIMS = Claims(
     claims=(
-        Exact("gradients of Q, V and the policy are the formula's",
+        Exact("the gradients of Q, V and the policy are the formula's",
               lambda: probes.formula_gap(recipe(TABLE), in_turns(), losses_by_hand), at_most=1e-9),
         Exact("V and the policy train on new turns of the current policy at replayed states",
               lambda: wrong_utterances(recipe()), equals=0.0),
@@ -145,7 +145,7 @@ CLAIMS = Claims(
         Exact("with exact critics the expected gradient is exact", bias, equals=0.0),
         Exact("what follows a turn adds no variance: two turns have less than one", variance_left, at_most=0.75,
               of="target networks"),
-        Measured("wins 55 % of its games after fewer decisions than reinforce", "twenty-questions-2", recipe(),
+        Measured("it wins 55 % of its games after fewer decisions than reinforce", "twenty-questions-2", recipe(),
                  recipes.reinforce(), metric=DecisionsTo(0.55, "reward"), expect=Expect.BELOW, seeds=5, minutes=6.0,
                  steps=24, warmup=120),
     ),

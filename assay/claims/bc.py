@@ -53,10 +53,10 @@ CLAIMS = Claims(
             at_most=1e-9,
         ),
         Exact(
-            "with a Gaussian it is that of least squares",
+            "with a Gaussian its gradient is that of least squares",
             lambda: probes.formula_gap(recipes.bc(CONTINUOUS), probes.transitions(), least_squares, probes.BOX_SPEC),
             at_most=1e-9, of="continuous-control"),
         Exact("a step clones every decision of 8 expert episodes once, in 16 batches", not_cloned, equals=0.0),
-        Measured("imitates a perfect expert", "cartpole", recipes.bc(), 475.0, seeds=5, minutes=1),
+        Measured("it imitates a perfect expert", "cartpole", recipes.bc(), 475.0, seeds=5, minutes=1),
     ),
 )

@@ -20,7 +20,7 @@ CLAIMS = Claims(
             at_most=1e-9,
         ),
         Measured(
-            "is not worse than grpo by more than 0.1",
+            "it is not worse than grpo by more than 0.1",
             "sorting-5",
             recipes.cispo(),
             recipes.grpo(),

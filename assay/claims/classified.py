@@ -20,8 +20,9 @@ def classifier_claims(recipe: Callable[[], Recipe], data: Experience, task: Task
     return (
         same_gradient("the classifier's first negatives are demonstrated states", lambda: recipe().before[0].recipe,
                       classified.success_loss, lambda: data, BOX_SPEC),
-        Exact("it first learns from demonstrations alone", lambda: foreign_rows(recipe().before[0].recipe, task),
-              equals=0.0),
-        Exact("and begins online as it was", lambda: hand_off_gap(recipe(), ["success"], BOX_SPEC), equals=0.0),
+        Exact("the classifier first learns from demonstrations alone",
+              lambda: foreign_rows(recipe().before[0].recipe, task), equals=0.0, of="sources"),
+        Exact("the classifier begins online as it was pretrained",
+              lambda: hand_off_gap(recipe(), ["success"], BOX_SPEC), equals=0.0, of="phases"),
         Exact("the temperature begins at 0.01", lambda: recipe().critics["temperature"].build(BOX_SPEC)(), equals=0.01),
     )  # fmt: skip

@@ -59,7 +59,7 @@ CLAIMS = Claims(
                       loss_by_hand, some_without_signal),
         Exact("answers get the ramp between 16 and 20 tokens", lambda: distance_from_ramp(2), at_most=1e-6),
         Exact("the ramp begins after the longest demonstration", lambda: distance_from_ramp(19), at_most=1e-6),
-        Exact("nor are long episodes of control",
+        Exact("on control its credit is grpo's: long episodes are not penalised",
               lambda: recipes.dapo(CONTROL).credit == recipes.grpo(CONTROL).credit, equals=1.0),
         Exact("groups of equal rewards are sampled again, in three rounds", rounds_without_signal, equals=3.0),
         Measured("fewer groups without signal reach the update than in grpo", "sorting-5", recipes.dapo(),

@@ -84,10 +84,10 @@ def credit_of(ours: Recipe, seed: int) -> float:
 CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's", lambda: gap(recipe(), 5), at_most=1e-9),
-        Exact("with steps of two tokens, too", lambda: gap(recipe(length=2), 2), at_most=1e-9),
+        Exact("with steps of two tokens its gradient is the formula's", lambda: gap(recipe(length=2), 2), at_most=1e-9),
         Exact("the critic's gradient is that of the cross-entropy on outcomes", lambda: critic_gap(critic()),
               at_most=1e-9),
-        Exact("one step an answer with the group's mean as value: kimi-k1.5's regression",
+        Exact("with one step an answer and the group's mean as value it is kimi-k1.5's regression",
               lambda: gap_to_answers(recipe(length=99), of_answers()), at_most=1e-6),
         Exact("the frozen start answers; both models are handed on", lambda: wrong_phases(recipe()), equals=0.0),
         Measured("where 2 of 3 tokens decide, its advantages are nearer the true ones than centred outcomes are: "

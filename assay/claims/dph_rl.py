@@ -91,7 +91,7 @@ def wrong_rehearsal(ours: Recipe) -> float:
 CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's", lambda: gap(recipe(), lambda u: u - 1 - u.log()), at_most=1e-9),
-        Exact("without stored rows it is grpo's", lambda: gap_to_grpo(recipe()), at_most=1e-9),
+        Exact("without stored rows its gradient is grpo's", lambda: gap_to_grpo(recipe()), at_most=1e-9),
         Exact("the start is split once, its right answers stored and rehearsed, solved prompts left out",
               lambda: wrong_rehearsal(recipe(BIGRAMS)), equals=0.0),
         Measured("where contexts share parameters it keeps more of pass@64 than the reverse KL of the same weight",

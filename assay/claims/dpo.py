@@ -41,7 +41,7 @@ CLAIMS = Claims(
             at_most=1e-9,
         ),
         Measured(
-            "learns: held-out score rises",
+            "it learns: its held-out score rises",
             "sorting-5",
             recipes.dpo(),
             0.0,

@@ -160,7 +160,7 @@ CLAIMS = Claims(
         Exact("a token's credit is beta times its log-ratio", lambda: gap_of_credit(recipe()), at_most=1e-12),
         Exact("its answer is that of a beam of 5 by enumeration, or of 2",
               lambda: wrong_beams(recipe(), 5) + wrong_beams(recipe(width=2), 2), equals=0.0),
-        Measured("finds the spoilt letter more often than the reference's log-probability", "",
+        Measured("it finds the spoilt letter more often than the reference's log-probability", "",
                  lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0),
         Measured("a beam of 5 finds better words than greedy decoding", "", lambda seed: beamed(seed, 5),
                  lambda seed: beamed(seed, 1), seeds=20, minutes=10.0, looks=3),

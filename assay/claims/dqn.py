@@ -35,6 +35,6 @@ CLAIMS = Claims(
             at_most=1e-9,
         ),
         Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
-        Measured("balances the pole: return above 475", "cartpole", recipes.dqn(), 475.0, seeds=5, minutes=8),
+        Measured("it balances the pole: its return is above 475", "cartpole", recipes.dqn(), 475.0, seeds=5, minutes=8),
     ),
 )

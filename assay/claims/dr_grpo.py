@@ -12,7 +12,7 @@ CLAIMS = Claims(
             at_most=1e-9,
         ),
         Measured(
-            "scores like grpo after 100 steps",
+            "it scores like grpo after 100 steps",
             "sorting-5",
             recipes.dr_grpo(),
             recipes.grpo(),

@@ -107,7 +107,7 @@ CLAIMS = Claims(
               of="sources"),
         Exact("a task without sources is refused", lambda: accepted_without_sources(recipe()), equals=0.0,
               of="refusals"),
-        Measured("mean held-out score over the run is higher than with equal shares", "sorting-3-to-8", recipe(),
+        Measured("its mean held-out score over the run is higher than with equal shares", "sorting-3-to-8", recipe(),
                  recipes.grpo(), metric=Average("evaluation"), seeds=5, minutes=5.0, steps=100, warmup=60),
     ),
 )

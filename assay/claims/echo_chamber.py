@@ -35,7 +35,7 @@ WITH_KL = recipe(BIGRAMS, 0.1, SMALL)
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is grpo's", recipe, by_hand.grpo_loss),
-        same_gradient("with the KL it is that of grpo plus 0.01 k3", ANCHORED, loss_with_kl),
+        same_gradient("with the KL its gradient is that of grpo plus 0.01 k3", ANCHORED, loss_with_kl),
         Exact("answers of each format are counted", lambda: probes.mode_gap(recipe(), SCRIPT), at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), BANDIT), equals=1.0, of="refusals"),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),

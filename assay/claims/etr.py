@@ -87,10 +87,10 @@ MATCHED = replace(GRPO, name="grpo-matched").set("trust.low", 0.26).set("trust.h
 CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's", lambda: gap(recipe()), at_most=1e-9),
-        Exact("that of the centred form, too", lambda: gap(AROUND(), 0.5), at_most=1e-9),
+        Exact("the gradient of the centred form is the formula's", lambda: gap(AROUND(), 0.5), at_most=1e-9),
         Exact("without factors it is grpo to the bit", lambda: gap_to(
               recipe(advantage=0.0, variance=0.0), recipes.grpo()), equals=0.0, tolerance=0.0),
-        Exact("not beyond 0.5, nor below 0.1", lambda: abs(room(recipe(variance=2.0), 1.0, 4) - 0.5)
+        Exact("the clip range is not above 0.5 and not below 0.1", lambda: abs(room(recipe(variance=2.0), 1.0, 4) - 0.5)
               + abs(room(recipe(variance=-2.0), 1.0, 4) - 0.1), at_most=1e-9),
         Measured("after 8 epochs it has cut less of the largest quarter of |A|, relative to all, than grpo with the "
                  "same mean range", "", lambda seed: cut_of_strong(OURS, seed),

@@ -115,12 +115,12 @@ CLAIMS = Claims(
     ),
     claims=(
         Exact("two updates add the trees that brute force finds for ppo's gradients", boosting_gap, at_most=1e-5),
-        Exact("of many values, 256 at equal-count quantiles are thresholds", misplaced_thresholds, equals=0.0),
+        Exact("256 of many values, at equal-count quantiles, are thresholds", misplaced_thresholds, equals=0.0),
         Exact("a Gaussian's deviation is trained beside the trees", deviation_gap, at_most=1e-6,
               of="continuous-control"),
         Measured("on codes as numbers it beats ppo's perceptron", "exceptions", gbrl(codes=CODES), recipes.ppo(),
                  seeds=5, minutes=2.0, steps=20),
-        Measured("a rule over six codes: its area is above that of ppo's perceptron, by 0.05", "coded-rule", gbrl(),
+        Measured("on a rule over six codes its area is above that of ppo's perceptron, by 0.05", "coded-rule", gbrl(),
                  recipes.ppo(), metric=Average("evaluation"), margin=0.05, seeds=5, looks=3, steps=10),
     ),
 )

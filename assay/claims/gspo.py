@@ -20,7 +20,7 @@ CLAIMS = Claims(
             at_most=1e-9,
         ),
         Measured(
-            "cuts off a larger share of tokens than grpo",
+            "it cuts off a larger share of tokens than grpo",
             "sorting-5",
             recipes.gspo(),
             recipes.grpo(),

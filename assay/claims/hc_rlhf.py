@@ -137,9 +137,9 @@ CLAIMS = Claims(
               lambda: prompts_misused(recipe()), equals=0.0),
         Exact("a task without costs is refused", lambda: not probes.is_refused(recipe(), hazards())
               and probes.is_refused(recipe(), cartpole()), equals=1.0),
-        Measured("hands out an unsafe policy less often than delta", "", lambda seed: trials(seed).unsafe, 0.1,
+        Measured("it hands out an unsafe policy less often than delta", "", lambda seed: trials(seed).unsafe, 0.1,
                  expect=Expect.BELOW, seeds=5, minutes=1.0),
-        Measured("a plain multiplier without the test does so more often", "",
+        Measured("a plain multiplier without the test hands out an unsafe policy more often than delta", "",
                  lambda seed: trials(seed, 0.0, 0.0, tested=False).unsafe, 0.1, seeds=5, minutes=1.0),
         Measured("pessimism finds more solutions than a plain multiplier with the test", "",
                  lambda seed: trials(seed).solved, lambda seed: trials(seed, 0.0, 0.0).solved, seeds=5, minutes=2.0),

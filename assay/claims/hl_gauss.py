@@ -140,17 +140,17 @@ CLAIMS = Claims(
         Edit("the bins of outcomes everywhere", hl_gauss, "reach or 110.0)", "1.5)"),
     ),
     claims=(
-        Exact("dqn: its gradient is that of the formula", lambda: probes.formula_gap(
+        Exact("with dqn its gradient is that of the formula", lambda: probes.formula_gap(
               hl_gauss(CONTROL), loud(probes.CHOICE_SPEC, 100.0), dqn_by_hand, probes.CHOICE_SPEC), at_most=1e-9),
-        Exact("sac: its gradients are those of the formulas", lambda: probes.formula_gap(
+        Exact("with sac its gradients are those of the formulas", lambda: probes.formula_gap(
               hl_gauss(CONTINUOUS), loud(probes.BOX_SPEC, 1500.0), sac_by_hand, probes.BOX_SPEC), at_most=1e-6,
               of="continuous-control"),
-        Exact("ppo: its critic's gradient is that of the formula", lambda: probes.formula_gap(
+        Exact("with ppo its critic's gradient is that of the formula", lambda: probes.formula_gap(
               hl_gauss(TABLE), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
-        Measured("follows moving targets better than regression", "", classified, regressed,
+        Measured("it follows moving targets better than regression", "", classified, regressed,
                  expect=Expect.BELOW, seeds=5, minutes=1.0),
-        Measured("follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
+        Measured("it follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
                  expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4),
-        Measured("scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0),
+        Measured("it scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0),
     ),
 )

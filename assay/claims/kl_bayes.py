@@ -59,13 +59,14 @@ def distance_after(learner: Recipe, seed: int) -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is that of rloo with the KL in its reward", recipe, loss_by_hand),
-        same_gradient("that of matching has the posterior's weight as credit", matching, matching_by_hand),
+        same_gradient("the gradient of matching has the posterior's weight as credit", matching, matching_by_hand),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),
         Exact("matching is the gradient of KL(pi* || pi)", bias_of_matching, equals=0.0, of="posterior-matching"),
         Exact("at pi* no group moves matching", matching_at_the_posterior, equals=0.0, of="posterior-matching"),
-        Measured("ends nearer pi* than reward alone", "", lambda seed: distance_after(recipe(TABLE, BETA), seed),
+        Measured("it ends nearer pi* than reward alone", "", lambda seed: distance_after(recipe(TABLE, BETA), seed),
                  lambda seed: distance_after(recipes.rloo(TABLE), seed), expect=Expect.BELOW, seeds=5, minutes=0.5),
-        Measured("so does matching", "", lambda seed: distance_after(matching(TABLE, BETA), seed),
+        Measured("matching ends nearer pi* than reward alone",
+                 "", lambda seed: distance_after(matching(TABLE, BETA), seed),
                  lambda seed: distance_after(recipes.rloo(TABLE), seed), expect=Expect.BELOW, seeds=5, minutes=0.5),
     ),
 )

@@ -99,7 +99,7 @@ CLAIMS = Claims(
         Exact("scores that hardly differ change nothing", lambda: (mixed([0.1, 0.0, 0.0, 0.1]) - torch.tensor(
               [1.5, -0.5, -0.5, -0.5])).abs().max(), equals=0.0),
         Exact("r_s is read one token after the end", lambda: score_error(SpareToken()), at_most=1e-5),
-        Exact("the token is never written, log-probabilities are the policy's", lambda: times_written(recipe()),
+        Exact("the spare token is never written, log-probabilities are the policy's", lambda: times_written(recipe()),
               at_most=1e-5),
         Measured("its own score tells right answers from wrong ones better (AUC) than their mean log-probability",
                  "sorting-3", recipe(spare=SMALL).set("actor.width", 32).set("actor.layers", 1), 0.0,

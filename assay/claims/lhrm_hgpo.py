@@ -80,7 +80,7 @@ CLAIMS = Claims(
         Exact("its gradient is the formula's, for scores and for tied answers", lambda: max(probes.formula_gap(
               recipe(), in_modes(data()), loss_by_hand) for data in (probes.sequences, probes.verified)),
               at_most=1e-9),
-        Exact("one mode is grpo on ranks", lambda: probes.formula_gap(
+        Exact("with one mode its gradient is that of grpo on ranks", lambda: probes.formula_gap(
               recipe(), in_modes(probes.sequences(), modes=1), rank_loss), at_most=1e-9),
         Exact("rows begin as forced, with the free policy's log-probabilities", lambda: wrong_rows(recipe()),
               at_most=1e-5),

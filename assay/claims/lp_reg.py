@@ -30,7 +30,7 @@ CLAIMS = Claims(
         far("its gradient is the formula's", partial(recipe, floor=0.3, share=0.2), loss_by_hand),
         far("a share of less than two tokens does nothing", partial(recipe, floor=0.3, share=0.007),
             partial(loss_by_hand, share=0.007)),
-        Exact("the pull at a third of q, at a tenth, and none at a fifteenth or above q", lambda: probes.distance(
+        Exact("it pulls at a third of q and at a tenth, and not at a fifteenth or above q", lambda: probes.distance(
               probes.derivative(pull, torch.tensor((1 / 3, 1 / 10, 1 / 15, 3 / 2)).log()), (-2.0, -9.0, 0.0, 0.0)),
               at_most=1e-5),
         Measured("with four passes over a batch it finds more different right answers in 64 samples than without the "

@@ -64,11 +64,12 @@ def gap_after(share: float) -> float:
 CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradients are the formula's", lambda: gap_after(0.0), at_most=1e-9),
-        Exact("so they are with a smaller step, late in a run", lambda: gap_after(0.75), at_most=1e-9),
+        Exact("with a smaller step, late in a run, its gradients are the formula's",
+              lambda: gap_after(0.75), at_most=1e-9),
         Exact("a step is three epochs of four minibatches",
               lambda: probes.source_gap(recipe(), probes.fragments(), batches=12, epochs=3), equals=0.0),
-        Exact("mdpo:off-policy: its gradients are the formulas'", gradient_gap, at_most=1e-5, of="off-policy"),
-        Exact("mdpo:off-policy: the old policy is copied every 100 updates", schedule_gap, at_most=1e-6,
+        Exact("the gradients of mdpo:off-policy are the formulas'", gradient_gap, at_most=1e-5, of="off-policy"),
+        Exact("mdpo:off-policy copies the old policy every 100 updates", schedule_gap, at_most=1e-6,
               of="off-policy"),
         Measured("several steps an iteration score higher than one", "cartpole", recipe(),
                  replace(recipe(), source=FreshSequences()), seeds=5, minutes=3.0),

@@ -103,13 +103,13 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are ppo's with 0.004 KL in the reward", lambda: replace(recipe(), rewards=()),
                       lambda seen: by_hand.ppo_of_tokens(by_hand.with_kl(seen, 0.004))),
-        Exact("points on content, marks, beyond the limit, cut and faulty rows",
+        Exact("rows with content, with marks, beyond the limit, cut and faulty get the points counted by hand",
               lambda: reward_error(recipe()), equals=0.0),
         Exact("with T = 3 rows of steps 1 to 7 carry versions 0 0 0 1 1 1 2, the second with a closed loophole",
               lambda: version_errors(recipe(every=3)), equals=0.0),
-        Exact("what differs with the prompt is not closed, nor anything if there is one prompt",
+        Exact("no loophole that differs with the prompt is closed, and none if there is one prompt",
               lambda: closed_wrongly(recipe()), equals=0.0),
-        Exact("T longer than the run is ppo with the fixed rubric, bitwise", lambda: fixed_difference(
+        Exact("with T longer than the run it is ppo with the fixed rubric, bitwise", lambda: fixed_difference(
               recipe(replace(SMALL, fragment_rollout=Episodes(2, 2)), every=NEVER)), equals=0.0, tolerance=0.0,
               of="phases"),
         Measured("with two loopholes planted, gold at the end is above that of the fixed rubric", "proxy-strings",

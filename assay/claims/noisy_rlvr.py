@@ -48,24 +48,25 @@ CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(noisy(LEVELS),))
 
 CLAIMS = Claims(
     claims=(
-        Exact("backward: (1 - f0) / (1 - f0 - f1) if accepted, -f0 / (1 - f0 - f1) if rejected, which is the true "
+        Exact("backward pays (1 - f0) / (1 - f0 - f1) if accepted, -f0 / (1 - f0 - f1) if rejected, which is the true "
               "reward on average", lambda: distance_from_worths(recipe(), *[(0.9 / 0.7, -0.1 / 0.7)] * 2),
               equals=0.0),
-        Exact("with the rates of each prompt's kind",
+        Exact("backward pays by the rates of each prompt's kind",
               lambda: distance_from_worths(recipe(rates=LEVELS, label="label"), (1 / 0.9, 0.0), (1.75, -0.75)),
               equals=0.0),
-        Exact("forward: 0.2 and -0.8, on average 0 for right and -0.7 for wrong answers",
+        Exact("forward pays 0.2 and -0.8, on average 0 for right and -0.7 for wrong answers",
               lambda: distance_from_worths(forward(), *[(0.2, -0.8)] * 2), equals=0.0, of="forward"),
-        same_gradient("nothing rescales these rewards: the gradient is that of differences to the others'",
+        same_gradient("nothing rescales the paid rewards: the gradient is that of differences to the others'",
                       lambda: replace(recipe(), rewards=()),
                       lambda seen: by_hand.grpo_loss(seen, by_hand.against_others(seen.experience))),
-        same_gradient("and forward that of signed weights", lambda: replace(forward(), rewards=()),
+        same_gradient("the gradient of forward is that of signed weights", lambda: replace(forward(), rewards=()),
                       lambda seen: by_hand.grpo_loss(seen, by_hand.outcome(seen.experience)), of="forward"),
-        Exact("the mean over steps is used and kept", lambda: distance_of_appeals(forward), equals=0.0,
-              tolerance=2e-5),
-        Measured("rates per kind: pass rate of badly verified prompts above the control's", "levels", PER_KIND, CONTROL,
-                 Final("pass_rate/2-hard"), seeds=8, minutes=5.0, steps=100),
-        Measured("one averaged rate: within 0.05 of the control's", "levels", ONE_RATE, CONTROL,
+        Exact("forward uses and keeps the mean over steps of the rate that appeals find",
+              lambda: distance_of_appeals(forward), equals=0.0, tolerance=2e-5),
+        Measured("with rates per kind the pass rate of badly verified prompts is above the control's",
+                 "levels", PER_KIND, CONTROL, Final("pass_rate/2-hard"), seeds=8, minutes=5.0, steps=100),
+        Measured("with one averaged rate the pass rate of badly verified prompts is within 0.05 of the control's",
+                 "levels", ONE_RATE, CONTROL,
                  Final("pass_rate/2-hard"), Expect.WITHIN, margin=0.05, seeds=8, minutes=5.0, steps=100),
     ),
 )

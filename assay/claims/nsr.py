@@ -26,9 +26,10 @@ def unsampled(ours: Recipe, arm: int, reward: float) -> torch.Tensor:
 CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's", lambda: gap(recipe(), 0.1, 1.0), at_most=1e-9),
-        Exact("that of wrong answers alone, over their own decisions", lambda: gap(negative(), 0.0, 1.0), at_most=1e-9),
-        Exact("that of right answers alone, over their own decisions", lambda: gap(positive(), 1.0, 0.0), at_most=1e-9,
-              of="psr"),
+        Exact("the gradient of wrong answers alone is the formula's, over their own decisions",
+              lambda: gap(negative(), 0.0, 1.0), at_most=1e-9),
+        Exact("the gradient of right answers alone is the formula's, over their own decisions",
+              lambda: gap(positive(), 1.0, 0.0), at_most=1e-9, of="psr"),
         Exact("a wrong answer raises every other logit by its probability", lambda: (
               unsampled(negative(), 0, 0.0) - torch.tensor([-0.5, 0.3, 0.15, 0.05])).abs().max(), at_most=1e-6,
               of="nsr-only"),

@@ -49,13 +49,13 @@ CLAIMS = Claims(
     claims=(
         Exact("rows get the formula: right, wrong, without the tag, with two, longer than the limit, cut, fault",
               lambda: distance_from_formula(recipe()), equals=0.0),
-        same_gradient("on these rewards its gradient is grpo's", lambda: replace(recipe(), rewards=()),
+        same_gradient("for given rewards its gradient is grpo's", lambda: replace(recipe(), rewards=()),
                       by_hand.grpo_loss),
         Measured("fewer answers are cut than with accuracy", TIGHT, SHORT, ACCURACY, Average("cut", 0.5),
                  Expect.BELOW, **BUDGET),  # type: ignore[arg-type]
-        Measured("answers are shorter", TIGHT, SHORT, ACCURACY, Average("length", 0.5), Expect.BELOW,
+        Measured("answers are shorter than with accuracy", TIGHT, SHORT, ACCURACY, Average("length", 0.5), Expect.BELOW,
                  **BUDGET),  # type: ignore[arg-type]
-        Measured("the held-out score is at most 0.05 lower", TIGHT, SHORT, ACCURACY, margin=-0.05,
+        Measured("the held-out score is at most 0.05 lower than with accuracy", TIGHT, SHORT, ACCURACY, margin=-0.05,
                  **BUDGET),  # type: ignore[arg-type]
     ),
 )

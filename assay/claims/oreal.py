@@ -120,7 +120,8 @@ def token_auc(ours: Recipe, seed: int) -> float:
 CLAIMS = Claims(
     claims=(
         Exact("its gradients are those of the formulas", lambda: gap(recipe()), at_most=1e-9),
-        Exact("without wrong answers, too", lambda: gap(right_only(), wrong=0.0), at_most=1e-9, of="oreal-right"),
+        Exact("without wrong answers its gradients are those of the formulas",
+              lambda: gap(right_only(), wrong=0.0), at_most=1e-9, of="oreal-right"),
         Exact("the first phase is the token model's alone", lambda: warm_up_gap(recipe()), at_most=1e-9),
         Exact("the kept right answer has the distribution of pi given right, for groups of 2 and 3",
               lambda: max(distance_from_posterior(recipe(), size) for size in (2, 3)), at_most=1e-9),

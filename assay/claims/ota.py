@@ -158,16 +158,17 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
               ota(), probes.goal_transitions(), losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
-        Exact("jumps of 1, 5, 1 and 10 steps; subgoals 10 ahead, goals ahead, mixed goals for the values",
+        Exact("its stages jump 1, 5, 1 and 10 steps; subgoals are 10 ahead, goals ahead, those of the values mixed",
               lambda: source_errors(ota(), 5), equals=0.0),
         Exact("targets follow at rate 0.02", lambda: schedule_gap(ota()), at_most=1e-7, of="target networks"),
         Measured(
-            "goals 40 and more steps away: the advantage's sign is right more often than with n = 1",
+            "for goals 40 and more steps away the advantage's sign is right more often than with n = 1",
             "corridor", ota(far=40.0), ota(option=1, far=40.0), Average("right_signs", 0.25),
             seeds=5, minutes=2.5, steps=80,
         ),
         Measured(
-            "and not less often than with one step and the same horizon, discount^(1/n)",
+            "for goals 40 and more steps away the advantage's sign is right not less often than with one step and the "
+            "same horizon, discount^(1/n)",
             "corridor", ota(far=40.0), ota(option=1, high_discount=0.95**0.2, far=40.0), Average("right_signs", 0.25),
             margin=-0.05, seeds=5, minutes=2.5, steps=80,
         ),

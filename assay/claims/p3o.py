@@ -34,7 +34,8 @@ def slopes(*rewards: float) -> Tensor:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, PAIRS),
-        same_gradient("that of the joint clip is its formula's", JOINT, partial(loss_by_hand, joint=True), PAIRS),
+        same_gradient("the gradient of the joint clip is its formula's",
+                      JOINT, partial(loss_by_hand, joint=True), PAIRS),
         Measured("where rewards have an offset of the prompt it learns faster than reinforce: mean true score", "judge",
                  recipe(PLACES, beta=0.0), recipes.reinforce(PLACES).set("group_size", 2), Area("true_score"),
                  seeds=10, minutes=6.0, steps=60, looks=2),

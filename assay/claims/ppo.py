@@ -16,12 +16,12 @@ CLAIMS = Claims(
     claims=(
         same_gradient("off-policy its gradients are the formula's", recipes.ppo, losses_by_hand, probes.fragments),
         same_gradient(
-            "with tokens they are those of discount 1 and lambda 0.95",
+            "with tokens its gradients are those of discount 1 and lambda 0.95",
             partial(recipes.ppo, LANGUAGE),
             by_hand.ppo_of_tokens,
             probes.fragments, of="language"),
         same_gradient(
-            "with continuous actions they are those of a Gaussian",
+            "with continuous actions its gradients are those of a Gaussian",
             partial(recipes.ppo, CONTINUOUS),
             by_hand.ppo_of_torques,
             partial(probes.transitions, num=64),
@@ -32,7 +32,7 @@ CLAIMS = Claims(
             equals=0.0,
         ),
         Measured(
-            "of equally many decisions it learns a random MDP sooner than a2c: its area is larger by 0.05",
+            "from equally many decisions it learns a random MDP sooner than a2c: its area is larger by 0.05",
             "random-mdp",
             recipes.ppo().set("steps", 15),
             recipes.a2c().set("steps", 120),

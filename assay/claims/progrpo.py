@@ -31,7 +31,7 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Exact("confidence is the geometric mean of the lowest fifth", long_answer, equals=0.244949, tolerance=1e-5),
-        Measured("finds more different right answers in eight samples than grpo", "many-ways", recipe(BIGRAMS),
+        Measured("it finds more different right answers in eight samples than grpo", "many-ways", recipe(BIGRAMS),
                  recipes.grpo(BIGRAMS), Final("distinct@8"), seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(

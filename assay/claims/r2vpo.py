@@ -54,13 +54,13 @@ def followed_gap(ours: Recipe, data: Experience) -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("with tokens its gradient is the formula's", recipe, loss_by_hand, SPREAD),
-        same_gradient("with torques it is that of a Gaussian", partial(recipe, CONTINUOUS), losses_of_torques,
+        same_gradient("with torques its gradient is that of a Gaussian", partial(recipe, CONTINUOUS), losses_of_torques,
                       partial(probes.transitions, num=64), probes.BOX_SPEC),
-        same_gradient("with multiplier 0 it is the unclipped ratio's", partial(recipe, start=0.0),
+        same_gradient("with multiplier 0 its gradient is the unclipped ratio's", partial(recipe, start=0.0),
                       partial(loss_by_hand, weight=0.0), SPREAD),
-        Exact("the brake reverses: coefficient at ratio 3, advantage 1, multiplier 1/2",
+        Exact("the brake reverses: its coefficient is -3 at ratio 3, advantage 1, multiplier 1/2",
               lambda: brake(FIXED(start=0.5), 3.0, 1.0), equals=-3.0, of="r2vpo-fixed"),
-        Exact("it pulls back a decision that moved against its advantage: ratio 1/2",
+        Exact("the brake pulls back a decision that moved against its advantage: 0.75 at ratio 1/2",
               lambda: brake(FIXED(start=0.5), 0.5, 1.0), equals=0.75, of="r2vpo-fixed"),
         Exact("the multiplier 1 becomes 3 after a step with five times the target, at the shipped rate",
               lambda: moved(recipe(), 0.05), equals=3.0),

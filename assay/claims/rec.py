@@ -57,9 +57,12 @@ OURS, WEIGHED, BARE = (
 CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradient is the formula's", gap, at_most=1e-9),
-        Exact("so is that of rec-is", lambda: gap("rec-is", partial(loss_by_hand, weighted=True)), at_most=1e-9),
-        Exact("so is that of opmd", lambda: gap("opmd", partial(loss_by_hand, bounded=False)), at_most=1e-9, of="opmd"),
-        Exact("so is that of red-drop", lambda: gap("red-drop", partial(loss_by_hand, dropped=True)), at_most=1e-9),
+        Exact("the gradient of rec-is is its formula's",
+              lambda: gap("rec-is", partial(loss_by_hand, weighted=True)), at_most=1e-9),
+        Exact("the gradient of opmd is its formula's",
+              lambda: gap("opmd", partial(loss_by_hand, bounded=False)), at_most=1e-9, of="opmd"),
+        Exact("the gradient of red-drop is its formula's",
+              lambda: gap("red-drop", partial(loss_by_hand, dropped=True)), at_most=1e-9),
         Measured(
             "from answers of 40 updates ago importance weights do not help: mean pass rate at most 0.01 lower without",
             "stale", OURS, WEIGHED, Area("pass_rate"), margin=-0.01, seeds=5, minutes=2.0, steps=100,

@@ -30,14 +30,15 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipes.reinforce, loss_by_hand),
-        Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
+        Exact("its expected gradient is the exact one times (n - 1) / n",
+              distance_from_the_scaled_gradient, equals=0.0),
         Exact(
             "a step is one update on all decisions",
             lambda: probes.source_gap(recipes.reinforce(), probes.sequences(), batches=1, epochs=1),
             equals=0.0,
         ),
         Measured(
-            "learns: held-out score rises",
+            "it learns: its held-out score rises",
             "sorting-5",
             recipes.reinforce(),
             0.0,

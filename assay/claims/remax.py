@@ -58,21 +58,21 @@ def variance(ours: Recipe, arms: Tensor, shift: float = 0.0) -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, greedy_sequences),
-        same_gradient("that of the sums over later decisions is theirs", TO_GO,
+        same_gradient("the gradient of the sums over later decisions is their formula's", TO_GO,
                       partial(loss_by_hand, to_go=True), greedy_sequences),
         Exact("greedy answers do not learn, and their tokens are counted",
               lambda: probes.greedy_gap(recipe(), (1.0, 0.0, 0.5), (0, 1, 2)), equals=0.0),
-        Exact("unbiased: the expected step is that without a baseline", lambda: max(
+        Exact("it is unbiased: the expected step is that without a baseline", lambda: max(
               probes.distance(mean(TO_GO(), one), mean(single(), one)) for one in (PEAKED, FLAT_WRONG)), at_most=1e-12,
               of="remax-to-go"),
-        Exact("and equals pi (R - mean R)", lambda: mean(TO_GO(), PEAKED)[0], equals=0.081, of="remax-to-go"),
-        Exact("peaked, greedy right: variance, 0.00704 without a baseline", lambda: variance(TO_GO(), PEAKED),
-              equals=0.13074, tolerance=1e-5, of="remax-to-go"),
-        Exact("flat, greedy right: variance, 0.15310 without", lambda: variance(TO_GO(), FLAT), equals=0.29230,
-              tolerance=1e-5, of="remax-to-go"),
-        Exact("flat, greedy wrong: variance, the same without", lambda: variance(TO_GO(), FLAT_WRONG), equals=0.17098,
-              tolerance=1e-5, of="remax-to-go"),
-        Exact("a constant in the rewards changes nothing",
+        Exact("its expected step is pi (R - mean R)", lambda: mean(TO_GO(), PEAKED)[0], equals=0.081, of="remax-to-go"),
+        Exact("where a peaked policy is greedily right its variance is 0.13074, 0.00704 without a baseline",
+              lambda: variance(TO_GO(), PEAKED), equals=0.13074, tolerance=1e-5, of="remax-to-go"),
+        Exact("where a flat policy is greedily right its variance is 0.29230, 0.15310 without a baseline",
+              lambda: variance(TO_GO(), FLAT), equals=0.29230, tolerance=1e-5, of="remax-to-go"),
+        Exact("where a flat policy is greedily wrong its variance is 0.17098, the same without a baseline",
+              lambda: variance(TO_GO(), FLAT_WRONG), equals=0.17098, tolerance=1e-5, of="remax-to-go"),
+        Exact("a constant in the rewards does not change its variance",
               lambda: abs(variance(TO_GO(), FLAT, 2.0) - variance(TO_GO(), FLAT)), at_most=1e-12, of="remax-to-go"),
         Measured("where rewards have an offset of the prompt it learns faster than without a baseline, at equally many "
                  "generated answers: mean true score", "judge", recipe(PLACES, AgainstGreedy(1.0, kl=0.0)),

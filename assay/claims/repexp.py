@@ -120,8 +120,8 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), sketched(),
               loss_by_hand), at_most=1e-9),
-        Exact("also where most states are negative", lambda: probes.formula_gap(recipe(), sketched(lower=0.5),
-              loss_by_hand), at_most=1e-9),
+        Exact("its gradient is the formula's also where most states are negative",
+              lambda: probes.formula_gap(recipe(), sketched(lower=0.5), loss_by_hand), at_most=1e-9),
         Exact("the sketch is of the states after each token, the last one included",
               lambda: sketch_error(Sketch()), at_most=1e-5),
         Exact("projections have entries +-sqrt(3 / D), 1/6 of them each", projection_error, at_most=0.02),

@@ -139,7 +139,7 @@ CLAIMS = Claims(
         Edit("the outcome is not scaled", recipe, "ScaledReward(10.0)", "ScaledReward(1.0)"),
     ),
     claims=(
-        Exact("pays 10 won + max(0, phi - best before the group), twice; cut rows count, faults do not",
+        Exact("it pays 10 won + max(0, phi - best before the group), twice; cut rows count, faults do not",
               lambda: reward_gap(recipe()), equals=0.0),
         same_gradient("its gradient is grpo's over the whole group", lambda: replace(recipe(), rewards=()),
                       by_hand.grpo_loss),
@@ -157,7 +157,7 @@ CLAIMS = Claims(
         Measured("where the start is right once in 10,000, paid progress is worth 0.2 of grpo's pass rate or more",
                  "lock:digits=4", recipe(PLACES, lessons=False), recipes.grpo(PLACES), Final("pass_rate"), margin=0.2,
                  seeds=5, minutes=3.0, steps=100),
-        Measured("with progress paid, scores higher than grpo where groups mostly fail; refuted by no gain",
+        Measured("with progress paid it scores higher than grpo where groups mostly fail; refuted by no gain",
                  "sorting-3", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=80, warmup=30),
     ),
 )

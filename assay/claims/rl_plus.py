@@ -59,7 +59,8 @@ CLAIMS = Claims(
               lambda: distance_from_demonstrations(recipe()), equals=0.0),
         Measured("where the start is right once in 100,000 it is right more often than grpo", "lock:digits=5",
                  recipe(PLACES), recipes.grpo(PLACES), Final("pass_rate"), margin=0.3, seeds=5, minutes=3.0, steps=100),
-        Measured("there it learns faster than naive importance sampling of the demonstrations: mean pass rate",
+        Measured("where the start is right once in 100,000 it learns faster than naive importance sampling of the "
+                 "demonstrations: mean pass rate",
                  "lock:digits=5", recipe(PLACES), mixed(PLACES), Area("pass_rate"), seeds=5, minutes=9.0, steps=100,
                  looks=4),
     ),

@@ -19,7 +19,7 @@ CLAIMS = Claims(
             steps=60,
         ),
         Measured(
-            "where they pay none, their scores are within 0.05",
+            "where prompts pay no constants its score is within 0.05 of reinforce's",
             "hackable:hack=0,offset=0",
             recipes.rloo(PLACES),
             recipes.reinforce(PLACES),

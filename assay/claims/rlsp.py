@@ -38,10 +38,12 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are ppo's with the KL in the reward", lambda: replace(recipe(), rewards=()),
                       lambda seen: by_hand.ppo_of_tokens(by_hand.with_kl(seen, 0.05)), probes.fragments),
-        same_gradient("also where most advantages are negative", lambda: replace(recipe(), rewards=()),
+        same_gradient("its gradients are ppo's with the KL in the reward also where most advantages are negative",
+                      lambda: replace(recipe(), rewards=()),
                       lambda seen: by_hand.ppo_of_tokens(by_hand.with_kl(seen, 0.05)),
                       lambda: probes.fragments(lower=1.0)),
-        Exact("rewards at 4,096 tokens: a right answer beats a full-length wrong one from 804 tokens on",
+        Exact("rewards at 4,096 tokens are the table's: a right answer beats a full-length wrong one from 804 tokens "
+              "on",
               lambda: probes.reward_gap(recipe(), BY_LENGTH, 4096), at_most=1e-5),
         Exact("steps of search pay 0, 0.1, 0.15 beside 0.8",
               lambda: probes.reward_gap(search(), BY_STEPS), at_most=1e-6),

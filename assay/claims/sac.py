@@ -38,6 +38,7 @@ CLAIMS = Claims(
             at_most=1e-6,
         ),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
-        Measured("swings the pendulum up: return above -300", "pendulum", recipes.sac(), -300.0, seeds=5, minutes=8),
+        Measured("it swings the pendulum up: its return is above -300",
+                 "pendulum", recipes.sac(), -300.0, seeds=5, minutes=8),
     ),
 )

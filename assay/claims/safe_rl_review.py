@@ -145,11 +145,11 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradients are those of ppo with a PID-priced cost",
               lambda: gap(safe_ppo(), pid_losses), at_most=1e-9),
-        Exact("also where most advantages are negative",
+        Exact("its gradients are those of ppo with a PID-priced cost also where most advantages are negative",
               lambda: gap(safe_ppo(), pid_losses, lower=1.0), at_most=1e-9),
-        Exact("with gradient ascent on the dual, too", lambda: gap(lagrange(), lagrange_losses),
-              at_most=1e-9, of="lagrange"),
-        Exact("with the nearest advantage along which the cost falls as required, too",
+        Exact("its gradients are those of ppo with a cost priced by gradient ascent on the dual",
+              lambda: gap(lagrange(), lagrange_losses), at_most=1e-9, of="lagrange"),
+        Exact("its gradients are those of ppo with the nearest advantage along which the cost falls as required",
               lambda: gap(projected(), projected_losses), at_most=1e-9, of="projection"),
         Exact("an episode costs the same in fragments of any length", lambda: carried_wrongly(safe_ppo()),
               equals=0.0, of="bounded-length"),
@@ -157,12 +157,12 @@ CLAIMS = Claims(
         Exact("a task without costs is refused", lambda: not probes.is_refused(safe_ppo(), hazards())
               and probes.is_refused(safe_ppo(), cartpole()), equals=1.0),
         Measured(
-            "cost-corridor: held-out return less what is beyond the budget is above ppo's, by 1",
+            "in cost-corridor its held-out return less what is beyond the budget is above ppo's, by 1",
             "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), recipes.ppo(), metric=within_budget(10.0),
             margin=1.0, seeds=5, looks=3, steps=20,
         ),
         Measured(
-            "and its held-out cost ends within a tenth of the budget of 10",
+            "in cost-corridor its held-out cost ends within a tenth of the budget of 10",
             "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), 10.0, metric=Final("evaluation_cost"),
             expect=Expect.WITHIN, margin=1.0, seeds=5, looks=3, steps=20,
         ),

@@ -43,13 +43,14 @@ CLAIMS = Claims(
     claims=(
         Exact("rows get the table with confidence; a fault gets nothing", lambda: probes.table_gap(
               recipe(), TASK, ROWS, cut=[4], faults=[9], prob=PROB), equals=0.0),
-        same_gradient("on these rewards its gradients are those of ppo with the KL to the reference",
+        same_gradient("for given rewards its gradients are those of ppo with the KL to the reference",
                       lambda: replace(recipe(), rewards=()), losses_by_hand, probes.fragments),
-        same_gradient("also where most advantages are negative", lambda: replace(recipe(), rewards=()),
-                      losses_by_hand, lambda: probes.fragments(lower=1.0)),
-        Measured("held-out score (right, or abstained where due) above that of correctness alone", "needle-1", SMALL,
-                 CORRECTNESS, **BUDGET),  # type: ignore[arg-type]
-        Measured("fewer unanswerable questions get an answer", "needle-1", SMALL, CORRECTNESS,
+        same_gradient("its gradients are those of ppo with the KL also where most advantages are negative",
+                      lambda: replace(recipe(), rewards=()), losses_by_hand, lambda: probes.fragments(lower=1.0)),
+        Measured("its held-out score (right, or abstained where due) is above that of correctness alone",
+                 "needle-1", SMALL, CORRECTNESS, **BUDGET),  # type: ignore[arg-type]
+        Measured("fewer unanswerable questions get an answer than with correctness alone",
+                 "needle-1", SMALL, CORRECTNESS,
                  Average("verdict/unanswerable/wrong", 0.25), Expect.BELOW, **BUDGET),  # type: ignore[arg-type]
     ),
 )

@@ -20,7 +20,7 @@ CLAIMS = Claims(
             lambda: probes.formula_gap(recipes.sapo(), probes.sequences(spread=2.0), loss_by_hand),
             at_most=1e-6,
         ),
-        Measured("is not worse than grpo by more than 0.1", "sorting-5", recipes.sapo(), recipes.grpo(), margin=-0.1,
+        Measured("it is not worse than grpo by more than 0.1", "sorting-5", recipes.sapo(), recipes.grpo(), margin=-0.1,
                  seeds=5, minutes=4.0, steps=100, warmup=60),
     ),
     mutants=(

@@ -131,10 +131,11 @@ CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradient is the formula's, with every token as a candidate",
               lambda: probes.formula_gap(recipe(), with_candidates(4), loss_by_hand), at_most=1e-9),
-        Exact("its divergence is 0 between equal ones, log 2 between disjoint ones", divergence_gap, at_most=1e-9),
+        Exact("its divergence is 0 between equal distributions, log 2 between disjoint ones",
+              divergence_gap, at_most=1e-9),
         Exact("the teacher's numbers are those of the model after the first other correct answer",
               lambda: max(teacher_gap(recipe(), num) for num in (100, 5)), at_most=1e-4),
-        Measured("scores higher than grpo at equal samples", "sorting-6", reading(recipe()), reading(recipes.grpo()),
+        Measured("it scores higher than grpo at equal samples", "sorting-6", reading(recipe()), reading(recipes.grpo()),
                  seeds=5, steps=40, warmup=0),
     ),
 )

@@ -31,9 +31,9 @@ def moved_by_solved_prompts() -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is grpo's", recipe, by_hand.grpo_loss),
-        Exact("of greedy outcomes 1, 0 and 0.5 the last two are sampled, as grpo would sample them alone",
+        Exact("the last two of greedy outcomes 1, 0 and 0.5 are sampled, as grpo would sample them alone",
               lambda: probes.greedy_gap(recipe(), (1.0, 0.0, 0.5), (1, 2)), equals=0.0),
-        Exact("if all are solved nothing is updated, and the greedy tokens are spent", moved_by_solved_prompts,
+        Exact("if all prompts are solved nothing is updated, and the greedy tokens are spent", moved_by_solved_prompts,
               equals=0.0),
         Exact("a task of returns is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
               of="refusals"),

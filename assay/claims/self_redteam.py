@@ -37,7 +37,7 @@ CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradient is the formula's, each role normalised alone",
               lambda: probes.formula_gap(recipe(), games(), loss_by_hand), at_most=1e-9),
-        Exact("also with outcomes further above 0 than below it",
+        Exact("its gradient is the formula's also with outcomes further above 0 than below it",
               lambda: probes.formula_gap(recipe(), games(above=2.0), loss_by_hand), at_most=1e-9),
         Exact("a task that is not a game is refused", lambda: not probes.is_refused(recipe(), RedTeaming())
               and probes.is_refused(recipe(), sorting()), equals=1.0),

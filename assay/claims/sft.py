@@ -24,7 +24,7 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradient is that of the cross-entropy of all decisions", gap, at_most=1e-9),
         Measured(
-            "learns: held-out score rises",
+            "it learns: its held-out score rises",
             "sorting-5",
             recipes.sft(),
             0.0,

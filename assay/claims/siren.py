@@ -55,10 +55,10 @@ def started(one: Recipe) -> Recipe:
 CLAIMS = Claims(
     claims=(
         anchored("its gradient is the formula's, with an earlier batch's anchor", recipe, loss_by_hand),
-        anchored("so it is with the usual nucleus", USUAL, partial(loss_by_hand, crossing=True)),
-        anchored("with all tokens and positions it is the square of the entropy",
+        anchored("with the usual nucleus its gradient is the formula's", USUAL, partial(loss_by_hand, crossing=True)),
+        anchored("with all tokens and positions its term is the square of the entropy",
                  partial(recipe, mass=2.0, peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0)),
-        Measured("finds more different right answers in eight samples than without the term", "many-ways",
+        Measured("it finds more different right answers in eight samples than without the term", "many-ways",
                  started(recipe(BIGRAMS)), started(recipe(BIGRAMS, beta=0.0)), Final("distinct@8"), seeds=10,
                  minutes=10.0, steps=100, looks=2),
     ),

@@ -152,7 +152,7 @@ CLAIMS = Claims(
         Exact("chains are cut after every c-th uncertain decision, with 4 probes at every cut",
               lambda: wrong_chains(recipe()), equals=0.0),
         Exact("segments too short for the task's limit are refused", lambda: accepted(recipe()), equals=0.0),
-        Exact("trees: level means of credit have the exact gradient", distance_from_exact_gradient, equals=0.0),
+        Exact("in trees the level means of credit have the exact gradient", distance_from_exact_gradient, equals=0.0),
         Measured("chains score higher than grpo on as many trained answers", "sorting-5", recipe(), recipes.grpo(),
                  seeds=5, minutes=8.0, steps=100, warmup=60),
         Measured("trees score higher than grpo on as many sampled tokens", "sorting-5",

@@ -45,6 +45,7 @@ CLAIMS = Claims(
             at_most=1e-6,
         ),
         Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
-        Measured("swings the pendulum up: return above -300", "pendulum", recipes.td3(), -300.0, seeds=5, minutes=5),
+        Measured("it swings the pendulum up: its return is above -300",
+                 "pendulum", recipes.td3(), -300.0, seeds=5, minutes=5),
     ),
 )
