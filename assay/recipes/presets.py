@@ -327,7 +327,7 @@ def suite_of(task: Task) -> str:
     return task.preset if isinstance(task, PresetTask) else CLASSIC
 
 
-RENAMED = {"Preset": Preset, "preset_for": preset_for, "preset_for_spec": preset_for_spec, "suite_of": suite_of}
+RENAMED = {"Defaults": Preset, "defaults_of": preset_for, "defaults_for": preset_for_spec, "preset_of": suite_of}
 
 
 def __getattr__(name: str) -> Any:
