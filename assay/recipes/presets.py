@@ -327,7 +327,9 @@ def suite_of(task: Task) -> str:
     return task.preset if isinstance(task, PresetTask) else CLASSIC
 
 
-RENAMED = {"Defaults": Preset, "defaults_of": preset_for, "defaults_for": preset_for_spec, "preset_of": suite_of}
+RENAMED: Mapping[str, Any] = {
+    "Defaults": Preset, "defaults_of": preset_for, "defaults_for": preset_for_spec, "preset_of": suite_of,
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
