@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import assay
 from assay import recipes
-from assay.parts.credit.outcome import LeaveOneOut, OutcomeCredit
+from assay.parts import LeaveOneOut, OutcomeCredit
 
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 

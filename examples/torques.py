@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import assay
 from assay import recipes
-from assay.parts.credit.temporal import RewardToGo, Whiten
+from assay.parts import RewardToGo, Whiten
 
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60
 

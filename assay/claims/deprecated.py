@@ -22,7 +22,7 @@ class Method(PlainMethod):
     """The former name of `presets`."""
 
     def __post_init__(self) -> None:
-        if self.presets:
-            object.__setattr__(self, "presets", self.presets)
+        if self.worlds:
+            object.__setattr__(self, "presets", self.worlds)
         text = "assay.claims.Method is deprecated: use assay.method.Method, and CLAIMS = Claims(...) beside it"
         warnings.warn(text, DeprecationWarning, stacklevel=3)

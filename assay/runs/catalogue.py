@@ -84,10 +84,19 @@ def method_address(name: str) -> Address | None:
 
 def installed_address(group: str, name: str) -> Address | None:
     """Returns the address that an installed package declares under a name in `[project.entry-points."assay.methods"]`
-    or `"assay.tasks"`; None if no package does.
+    or `"assay.tasks"`; None if no package does. NAME:REST is a variant of a method or the settings of a task.
+
+    A method declared by its module alone is the METHOD in it. AssayError if two packages declare a name.
     """
-    found = [point.value for point in metadata.entry_points(group=group, name=name)]
-    return parsed_address(found[0]) if found else None
+    key, _, rest = name.partition(":")
+    points = {point.value: point for point in metadata.entry_points(group=group, name=key)}
+    if len(points) > 1:
+        raise AssayError(f"'{key}' is declared by several packages: {', '.join(points)}. Use one of these paths")
+    for point in points.values():
+        is_method = group == ENTRY_POINTS[0]
+        names = [rest or point.attr or "METHOD"] if is_method else [one for one in (point.attr, rest) if one]
+        return Address(point.module, ":".join(names))
+    return None
 
 
 def find_method(name: str) -> tuple[str, Method]:
@@ -169,9 +178,10 @@ def task_address(name: str) -> Address | None:
     if "," in name.partition(".py")[0]:
         return None
     key = name.partition(":")[0]
-    if key in ADAPTED or (own := parsed_address(name)) is None:
-        return installed_address(ENTRY_POINTS[1], name)
-    return None if built_in_task(key) else own
+    own = installed_address(ENTRY_POINTS[1], name)
+    if own is None and key not in ADAPTED:
+        own = parsed_address(name)
+    return None if own is None or built_in_task(key) else own
 
 
 def find_task(name: str, *, needs_answers: bool = True) -> Task:
@@ -211,7 +221,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     unknown(
         "task",
         name,
-        tasks(),
+        [*tasks(), *metadata.entry_points(group=ENTRY_POINTS[1]).names],
         "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
     )
 

@@ -37,7 +37,7 @@ SHARED = (
     *(f"assay.models.heads.{name}." for name in ("bounded", "bins", "value", "score")),
     *(f"assay.ops.{name}." for name in ("groups", "returns", "divergences")),
 )
-"""Packages whose functions are changed if the method uses them, besides its own folder. Shared rollouts, sources,
+"""Packages whose functions are changed if the method uses them, besides its own code. Shared rollouts, sources,
 curricula and distributions are not of one method; their laws and tests check them.
 """
 LEFT_OUT = (
