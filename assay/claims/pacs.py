@@ -34,4 +34,7 @@ CLAIMS = Claims(
         Edit("a mean over decisions", OutcomeAsLabel.__call__, "self.scale * of_rows",
              "self.scale / batch.mask.sum(1).clamp(min=1) * of_rows"),
     ),
+    equivalent={
+        "extremes: -value -> value": "a mean of equal values is moved by a rounding error; the laws of groups hold it",
+    },
 )

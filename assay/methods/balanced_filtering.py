@@ -9,7 +9,7 @@ all the same, so the gain of a step is paid for in tokens.
 
 from dataclasses import dataclass, replace
 
-from assay.method import LANGUAGE, AssayError, Defaults, Experience, Method, Recipe, Scene, Select, State, groups
+from assay.method import LANGUAGE, AssayError, Preset, Experience, Method, Recipe, Scene, Select, State, groups
 from assay.method import recipes
 
 
@@ -38,14 +38,14 @@ class Band(Select):
         return experience.rows(groups.any_of(inside, groups.linked_groups(experience)))
 
 
-def recipe(world: Defaults = LANGUAGE, low: float = 0.25, high: float = 0.75) -> Recipe:
-    return replace(recipes.grpo(world), name="balanced-filtering", select=Band(low, high))
+def recipe(preset: Preset = LANGUAGE, low: float = 0.25, high: float = 0.75) -> Recipe:
+    return replace(recipes.grpo(preset), name="balanced-filtering", select=Band(low, high))
 
 
 METHOD = Method(
     paper="arXiv:2504.03380",
     recipe=recipe,
-    worlds=(LANGUAGE,),
+    presets=(LANGUAGE,),
     family="curriculum",
     base=recipes.grpo,
     departures=(

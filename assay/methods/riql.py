@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Defaults, Experience, Loss, Method, Need, Objective
+from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Preset, Experience, Loss, Method, Need, Objective
 from assay.method import Prediction, Recipe, Regressed, Regression, Target, View, iql, model_name
 from assay.models import ActionValue
 from assay.parts import Expectile, Log, NextValue, OfState, OverTransitions, Td, exponential_weight
@@ -78,21 +78,21 @@ class RegressionByGain(OverTransitions, Objective):
 
 
 def recipe(
-    world: Defaults = CONTROL, log: Log | None = None, critics: int = 5, level: float = 0.25, sigma: float = 1.0
+    preset: Preset = CONTROL, log: Log | None = None, critics: int = 5, level: float = 0.25, sigma: float = 1.0
 ) -> Recipe:
-    base, lower = iql(world, log), QuantileOfCritics(level)
+    base, lower = iql(preset, log), QuantileOfCritics(level)
     value, actor, q = base.stages
     value = replace(value, critic=(Td(lower, Expectile(0.7), OfState()),))
     actor = replace(actor, objective=(RegressionByGain(of=lower),))
     stages = (value, actor, replace(q, critic=(Td(NextValue(), Huber(sigma)),)))
-    models = {**base.critics, "q": replace(world.value, head=ActionValue(critics))}
+    models = {**base.critics, "q": replace(preset.value, head=ActionValue(critics))}
     return replace(base, name="riql", critics=models, stages=stages)
 
 
 METHOD = Method(
     paper="arXiv:2310.12955",
     recipe=recipe,
-    worlds=(CONTROL, CONTINUOUS, TABLE),
+    presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="cartpole",
     family="offline",
     base=iql,

@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Defaults, Experience, Method, Recipe, Scene, Source
+from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Preset, Experience, Method, Recipe, Scene, Source
 from assay.method import State, iql, logged, random
 from assay.parts import Log, Logged, at, from_columns
 
@@ -75,17 +75,17 @@ class ByReturn(Source):
 
 
 def recipe(
-    world: Defaults = CONTROL, logs: tuple[Log, ...] = (), temperature: float = 0.1, fitted: bool = True
+    preset: Preset = CONTROL, logs: tuple[Log, ...] = (), temperature: float = 0.1, fitted: bool = True
 ) -> Recipe:
-    log = logged(world)
+    log = logged(preset)
     source = ByReturn(replace(log, logs=logs or log.logs), temperature, fitted)
-    return replace(iql(world), name="traj-weighting", source=source)
+    return replace(iql(preset), name="traj-weighting", source=source)
 
 
 METHOD = Method(
     paper="arXiv:2306.13085",
     recipe=recipe,
-    worlds=(CONTROL, CONTINUOUS, TABLE),
+    presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="pointmaze-umaze",
     family="offline",
     base=iql,

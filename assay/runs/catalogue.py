@@ -109,15 +109,15 @@ def find_method(name: str) -> tuple[str, Method]:
     own = method_address(name)
     if own is not None:
         return str(own), methods_and_tasks.own_method(own)
-    asked, _, variant = name.lower().replace("_", "-").partition(":")
+    asked, sign, variant = name.lower().replace("_", "-").partition(":")
     key = method_index.key_of(asked)
-    if key is None:
+    if key is None or (sign and not variant):
         known = [*method_index.names(), *metadata.entry_points(group=ENTRY_POINTS[0]).names]
         short = [full for full in known if full.endswith(f":{asked}")]
         meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
         unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")
     method = method_index.import_method(key)
-    if not variant:
+    if not sign:
         return key, method
     full = next((one for one in (variant, f"{key}-{variant}") if one in method.variants), None)
     if full is None:

@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
-from assay.methods import safe_rl_review as projection
+from assay.methods.safe_rl_review import projection
 from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
 from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.parts.credit.cost import EndAtCost

@@ -259,8 +259,8 @@ def test_a_dial_out_of_range_is_refused(address: str) -> None:
 def test_a_task_names_the_preset_that_fits_it() -> None:
     task = key_decisions()
     assert isinstance(task, EnumerableTask)
-    assert preset_for(task).preset == "places"
-    assert preset_for(task, "classic").preset == "classic"
+    assert preset_for(task).suite == "places"
+    assert preset_for(task, "classic").suite == "classic"
 
 
 def test_the_start_uses_each_format_as_often_as_the_dial_says() -> None:
