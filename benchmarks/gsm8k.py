@@ -70,9 +70,14 @@ def estimate(found: Estimate) -> dict[str, float]:
     return {"value": found.value, "low": found.low, "high": found.high}
 
 
+def count_problems(folder: Path) -> int:
+    """Returns the number of test problems."""
+    return sum(bool(line.strip()) for line in (folder / "test.jsonl").read_text(encoding="utf-8").splitlines())
+
+
 def scored(policy: Any, task: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Returns the greedy score, pass@1 and pass@k, with 95 % intervals over problems, and the verdict on every one."""
-    begin, num = time.perf_counter(), options.problems
+    begin, num = time.perf_counter(), options.problems or count_problems(options.data)
     greedy = evaluation.evaluate(policy, task, num=num, greedy=True)
     middle = time.perf_counter()
     sampled = evaluation.evaluate(policy, task, num=num, samples=options.samples, greedy=False)

@@ -43,7 +43,7 @@ class SampledEqualsTrained(Watch):
     sampling (`Narrowed`), the recorded log-probability of the model itself is compared (`logp_model`). Weights in
     bfloat16 have `narrow` times the limits: two orders of summation differ by 0.007 on average (Qwen3-0.6B's shape);
     a share `rare` of their decisions may exceed the larger one: the tail of rounding errors has no bound (a right run
-    of 0.6 billion parameters had one decision in 1,600 at 1.0).
+    of 0.6 billion parameters had one of about 1,600 at 1.0).
     """
 
     rows: int = 8
