@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.runs.distributed.ledger import Answer, Ledger, Restarts, Schedule, Work, WorkStopped
+from assay.runs.distributed.ledger import Answer, Ledger, Restarts, Work, WorkSchedule, WorkStopped
 
 MEDIAN, CAP, SIGMA = 2_500, 28_000, 1.0
 DECODE, PER_ROW, SLOTS = 0.010, 0.00006, 128
@@ -46,7 +46,7 @@ SITES = (
 class Cluster:
     """The size of a simulation: GPUs that sample and that train, and what the driver waits for."""
 
-    schedule: Schedule
+    schedule: WorkSchedule
     samplers: int
     trainers: int
     slots: int = SLOTS
@@ -489,7 +489,7 @@ class Simulation:
 def thousand(lag: int, gpus: int = 1_000, steps: int = 24, rows_per_gpu: int = 64) -> dict[str, Any]:
     """Simulates `gpus` GPUs: all sample, then all train, if lag is 0; else 65 % sample and the others train."""
     members = 8
-    plan = Schedule(steps, gpus * rows_per_gpu // members, members, lag)
+    plan = WorkSchedule(steps, gpus * rows_per_gpu // members, members, lag)
     sampling = gpus if lag == 0 else round(0.65 * gpus)
     slots = rows_per_gpu if lag == 0 else SLOTS  # all GPUs have equally many
     cluster = Cluster(plan, sampling, gpus if lag == 0 else gpus - sampling, slots)
@@ -515,7 +515,7 @@ def small(seed: int, trace: bool = False) -> Simulation:
     RuntimeError or AssertionError if one is broken; a typed stop is an end like any other.
     """
     draw = random.Random(seed)
-    plan = Schedule(
+    plan = WorkSchedule(
         draw.randint(2, 5), draw.randint(2, 6), draw.randint(1, 3), lag=draw.randint(0, 4), piece=draw.randint(1, 2)
     )
     cluster = Cluster(

@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.runs.distributed.ledger import Schedule
+from assay.runs.distributed.ledger import WorkSchedule
 from benchmarks.cluster import DECODE, HANDOVER, MEDIAN, PER_ROW, SIGMA, SLOTS, TRAINED_PER_SECOND, Cluster, Simulation
 
 STARTED = 1.0
@@ -46,7 +46,7 @@ class Placed:
     def seconds(self, seed: int = 0) -> float:
         """Returns the time of a step in the simulation, the first one with the start included."""
         members = 8
-        plan = Schedule(self.steps, self.rows // members, members, self.lag)
+        plan = WorkSchedule(self.steps, self.rows // members, members, self.lag)
         slots = SLOTS if self.sigma and self.lag else self.rows // self.sampling  # equally many
         cluster = Cluster(plan, self.sampling, self.training, slots, median=self.median, sigma=self.sigma)
         return Simulation(cluster, seed).run().now / self.steps

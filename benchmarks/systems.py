@@ -20,7 +20,7 @@ from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene
 from assay.parts.rollouts.episodes import Episodes
 from assay.runs import catalogue
-from assay.runs.distributed.ledger import Schedule
+from assay.runs.distributed.ledger import WorkSchedule
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
 from assay.runs.progress import Mode
 from assay.runs.run import train
@@ -71,7 +71,7 @@ def seconds_a_step(lag: int, sampling: float, training: float) -> float:
 
 def simulated(lag: int, sampling: float, training: float) -> float:
     """Returns the same by the ledger on a virtual clock."""
-    run = Virtual(Schedule(STEPS, 1, lag=lag), 1, lambda step: sampling * float(TIMES[step]), training).run()
+    run = Virtual(WorkSchedule(STEPS, 1, lag=lag), 1, lambda step: sampling * float(TIMES[step]), training).run()
     return (run.now - sampling * float(TIMES[0]) - training) / (STEPS - 1)
 
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
-from assay.runs.distributed.ledger import ATTEMPTS, Answer, Ledger, Restarts, Schedule, Work, WorkStopped
+from assay.runs.distributed.ledger import ATTEMPTS, Answer, Ledger, Restarts, Work, WorkSchedule, WorkStopped
 
 WORKERS = ("a", "b", "c")
 SCHEDULES = st.builds(
-    Schedule, steps=st.integers(1, 5), starts=st.integers(1, 5), members=st.integers(1, 2), lag=st.integers(0, 4),
+    WorkSchedule, steps=st.integers(1, 5), starts=st.integers(1, 5), members=st.integers(1, 2), lag=st.integers(0, 4),
     piece=st.integers(1, 3),
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ class Driver:
         raise AssertionError("the ledger is wedged")
 
 
-def check(schedule: Schedule, seed: int, moves: int) -> None:
+def check(schedule: WorkSchedule, seed: int, moves: int) -> None:
     driver = Driver(Ledger(schedule), random.Random(seed))
     driver.run(moves)
     assert driver.trained == list(range(schedule.steps * schedule.starts)), "trained ordinals are the plan's"
@@ -119,14 +119,14 @@ def check(schedule: Schedule, seed: int, moves: int) -> None:
         assert sum(driver.ledger.staleness.values()) == sequences, "each sequence is counted once"
 
 
-def drawn(draw: random.Random) -> Schedule:
+def drawn(draw: random.Random) -> WorkSchedule:
     sizes = {"steps": draw.randint(1, 5), "starts": draw.randint(1, 5), "members": draw.randint(1, 2)}
-    return Schedule(**sizes, lag=draw.randint(0, 4), piece=draw.randint(1, 3))
+    return WorkSchedule(**sizes, lag=draw.randint(0, 4), piece=draw.randint(1, 3))
 
 
 @settings(max_examples=300)
 @given(SCHEDULES, st.integers(0, 2**32), st.integers(0, 60))
-def test_any_schedule_keeps_the_staleness_and_the_plan(schedule: Schedule, seed: int, moves: int) -> None:
+def test_any_schedule_keeps_the_staleness_and_the_plan(schedule: WorkSchedule, seed: int, moves: int) -> None:
     check(schedule, seed, moves)
 
 
@@ -146,11 +146,11 @@ def handed(ledger: Ledger, count: int) -> list[Work]:
 
 
 @given(SCHEDULES, st.randoms(use_true_random=False))
-def test_the_order_of_deliveries_and_repeated_ones_change_nothing(schedule: Schedule, draw: random.Random) -> None:
+def test_the_order_of_deliveries_and_repeated_ones_change_nothing(schedule: WorkSchedule, draw: random.Random) -> None:
     deliveries(schedule, draw)
 
 
-def deliveries(schedule: Schedule, draw: random.Random) -> None:
+def deliveries(schedule: WorkSchedule, draw: random.Random) -> None:
     first, second = Ledger(schedule), Ledger(schedule)
     works = handed(first, schedule.pieces)
     assert handed(second, schedule.pieces) == works
@@ -172,7 +172,7 @@ def deliveries(schedule: Schedule, draw: random.Random) -> None:
 
 
 def test_a_step_waits_for_the_version_that_its_lag_asks_for() -> None:
-    ledger = Ledger(Schedule(steps=4, starts=1, lag=1))
+    ledger = Ledger(WorkSchedule(steps=4, starts=1, lag=1))
     works = handed(ledger, 5)
     assert [(work.step, work.least) for work in works] == [(0, 0), (1, 0)]
     assert ledger.deliver("a", works[1], 0) is Answer.ACCEPTED
@@ -192,7 +192,7 @@ def test_a_step_waits_for_the_version_that_its_lag_asks_for() -> None:
 
 
 def test_lost_work_comes_first_and_a_late_delivery_counts() -> None:
-    ledger = Ledger(Schedule(steps=1, starts=3))
+    ledger = Ledger(WorkSchedule(steps=1, starts=3))
     first, _ = handed(ledger, 2)
     assert ledger.lost("a") == 2
     again = ledger.take("b")
@@ -205,7 +205,7 @@ def test_lost_work_comes_first_and_a_late_delivery_counts() -> None:
 
 
 def test_a_checkpoint_keeps_the_losses_and_its_weights_are_published() -> None:
-    schedule = Schedule(steps=3, starts=2, piece=2)
+    schedule = WorkSchedule(steps=3, starts=2, piece=2)
     ledger = Ledger(schedule)
     work = ledger.take("a")
     assert work is not None
@@ -223,7 +223,7 @@ def test_a_checkpoint_keeps_the_losses_and_its_weights_are_published() -> None:
 
 
 def test_work_of_an_earlier_process_or_of_another_plan_is_refused() -> None:
-    schedule = Schedule(steps=3, starts=2, lag=1)
+    schedule = WorkSchedule(steps=3, starts=2, lag=1)
     ledger = Ledger(schedule)
     works = handed(ledger, 2)
     after = Ledger.of(schedule, json.loads(json.dumps(ledger.state())), 1)
@@ -234,11 +234,11 @@ def test_work_of_an_earlier_process_or_of_another_plan_is_refused() -> None:
         Ledger.of(replace(schedule, lag=2), ledger.state(), 1)
     assert Ledger.of(replace(schedule, steps=9, piece=2), ledger.state(), 1).schedule.steps == 9
     with pytest.raises(AssayError, match=r"lag is -1\. Use at least 0"):
-        Schedule(1, 1, lag=-1)
+        WorkSchedule(1, 1, lag=-1)
 
 
 def test_what_fails_again_and_again_stops_the_run_and_is_named() -> None:
-    ledger = Ledger(Schedule(steps=1, starts=1))
+    ledger = Ledger(WorkSchedule(steps=1, starts=1))
     for _ in range(ATTEMPTS):
         assert ledger.take("a") is not None
         ledger.lost("a")
@@ -253,7 +253,7 @@ def test_what_fails_again_and_again_stops_the_run_and_is_named() -> None:
 
 
 def test_work_that_was_never_handed_out_is_refused() -> None:
-    ledger = Ledger(Schedule(steps=2, starts=2, lag=1))
+    ledger = Ledger(WorkSchedule(steps=2, starts=2, lag=1))
     (first,) = handed(ledger, 1)
     later = Work(0, range(1, 2), first.members, first.least)
     assert ledger.deliver("a", later, 0) is Answer.REFUSED

@@ -102,7 +102,7 @@ def test_the_ledger_as_it_is_keeps_the_laws() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_ledger_is_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = mutated(*MUTANTS[name])
-    for known in ("ATTEMPTS", "Answer", "Ledger", "Restarts", "Schedule", "Work", "WorkStopped"):
+    for known in ("ATTEMPTS", "Answer", "Ledger", "Restarts", "WorkSchedule", "Work", "WorkStopped"):
         monkeypatch.setattr(laws, known, getattr(module, known))
     with pytest.raises((AssertionError, KeyError, pytest.fail.Exception, AssayError)):
         judge()

@@ -10,7 +10,7 @@ from assay.claims.systems.schedules import Virtual, speedup, tailed
 from assay.method import STALE, recipes
 from assay.methods.asyncflow import recipe
 from assay.parts import Clip
-from assay.runs.distributed.ledger import Answer, Ledger, Schedule, Work
+from assay.runs.distributed.ledger import Answer, Ledger, Work, WorkSchedule
 
 ROWS, STEPS = 64, 24
 
@@ -28,7 +28,7 @@ def loss_by_hand(seen: Seen) -> Tensor:
 
 def seconds(sampling: float, training: float, lag: int) -> float:
     """Returns the time of ten steps with one sampler, each sampled and trained in constant time."""
-    return Virtual(Schedule(10, 1, lag=lag), 1, lambda ordinal: sampling, training).run().now
+    return Virtual(WorkSchedule(10, 1, lag=lag), 1, lambda ordinal: sampling, training).run().now
 
 
 def run(seed: int, lag: int, sigma: float = 0.8, lost: int = 0) -> Virtual:
@@ -38,7 +38,7 @@ def run(seed: int, lag: int, sigma: float = 0.8, lost: int = 0) -> Virtual:
     def dies(work: Work) -> bool:
         return bool(lost) and work.attempt == 0 and work.ordinals[0] % lost == 0
 
-    return Virtual(Schedule(STEPS, ROWS, lag=lag), ROWS, lambda ordinal: float(times[ordinal]), 2.0, dies)
+    return Virtual(WorkSchedule(STEPS, ROWS, lag=lag), ROWS, lambda ordinal: float(times[ordinal]), 2.0, dies)
 
 
 def age_over_lag() -> int:
@@ -63,7 +63,7 @@ def wrong_answers() -> int:
     """Returns how many of three deliveries the ledger answers wrongly: rows older than the lag, rows of a worker that
     was thought lost after another has sampled them, and whether that other got the work.
     """
-    ledger = Ledger(Schedule(5, 1, lag=1))
+    ledger = Ledger(WorkSchedule(5, 1, lag=1))
     for step in range(3):
         work = ledger.take("first")
         assert work is not None

@@ -10,7 +10,7 @@ from assay.claims.probes import Seen, formulas, worst
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.methods.rollart import recipe
 from assay.parts import Clip
-from assay.runs.distributed.ledger import Ledger, Schedule
+from assay.runs.distributed.ledger import Ledger, WorkSchedule
 
 STEPS, ROWS, TURNS, TRAINING = 12, 64, 10, 4.0
 
@@ -39,7 +39,7 @@ def barrier(times_SIT: np.ndarray, training: float = 0.0) -> float:
 def trajectories(times_SIT: np.ndarray, alpha: int = 0, training: float = 0.0) -> Virtual:
     """Returns the run in which each trajectory is a piece of work with a sampler of its own."""
     whole = times_SIT.sum(2).ravel()
-    plan = Schedule(len(times_SIT), times_SIT.shape[1], lag=alpha)
+    plan = WorkSchedule(len(times_SIT), times_SIT.shape[1], lag=alpha)
     return Virtual(plan, plan.starts, lambda ordinal: float(whole[ordinal]), training).run()
 
 

@@ -8,7 +8,7 @@ from assay.claims.systems.schedules import Virtual, tailed
 from assay.method import recipes
 from assay.methods.srl_system import recipe
 from assay.rollouts.async_stepping import stepped_apart
-from assay.runs.distributed.ledger import Ledger, Schedule
+from assay.runs.distributed.ledger import Ledger, WorkSchedule
 from assay.tasks.adapters.sleeping import sleeping_task
 from assay.tasks.control.cartpole import cartpole
 
@@ -36,13 +36,13 @@ def ring(num: int) -> float:
 
 def three_workers(lag: int) -> float:
     """Returns the time of 10 steps that are gathered in e + f = 3 + 1 and trained in g = 2 seconds."""
-    return Virtual(Schedule(10, 1, lag=lag), 1, lambda ordinal: 4.0, 2.0).run().now
+    return Virtual(WorkSchedule(10, 1, lag=lag), 1, lambda ordinal: 4.0, 2.0).run().now
 
 
 def rows_lost() -> int:
     """Returns the rows that are not trained exactly once in the order of the plan, with uneven times."""
     times = tailed(5, 400, 1.0)
-    runs = [Virtual(Schedule(50, 8, lag=lag), 6, lambda row: float(times[row]), 1.5).run() for lag in (0, 1, 3)]
+    runs = [Virtual(WorkSchedule(50, 8, lag=lag), 6, lambda row: float(times[row]), 1.5).run() for lag in (0, 1, 3)]
     return sum(row != place for one in runs for place, row in enumerate(one.trained)) + sum(len(r.kept) for r in runs)
 
 

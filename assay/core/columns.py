@@ -54,7 +54,7 @@ def axes_of(names: Collection[str], name: str) -> str:
     return texts(names).get(name, "").partition(":")[0]
 
 
-def joined(*several: Collection[str]) -> dict[str, str]:
+def merge_columns(*several: Collection[str]) -> dict[str, str]:
     """Returns several declarations as one; of a column holds the first that says something about it."""
     found: dict[str, str] = {}
     for names in several:

@@ -18,7 +18,7 @@ PART = 1 << 26
 THREADS = min(8, os.cpu_count() or 1)
 
 
-def joined(parts: Sequence[bytes]) -> str:
+def join_digests(parts: Sequence[bytes]) -> str:
     """Returns the digest of a file from those of its parts."""
     return (parts[0] if len(parts) == 1 else hashlib.sha256(b"".join(parts)).digest()).hex()
 
@@ -59,7 +59,7 @@ class Digest:
         """Returns size and sha256, and the size of parts if there are several."""
         if self.open or not self.parts:
             self.close()
-        found = {"size": self.size, "sha256": joined([part.result() for part in self.parts])}
+        found = {"size": self.size, "sha256": join_digests([part.result() for part in self.parts])}
         return found | ({"part": PART} if len(self.parts) > 1 else {})
 
 
@@ -80,7 +80,7 @@ def file_digest(path: Path, part: int | None) -> str:
         def digest(start: int) -> bytes:
             return hashlib.sha256(os.pread(stream.fileno(), part, start)).digest()
 
-        return joined(list(pool.map(digest, range(0, os.fstat(stream.fileno()).st_size, part))))
+        return join_digests(list(pool.map(digest, range(0, os.fstat(stream.fileno()).st_size, part))))
 
 
 def digest_of(path: Path) -> str:

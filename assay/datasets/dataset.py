@@ -276,7 +276,7 @@ def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, An
     )
 
 
-def joined(parts: Sequence[Dataset], about: Mapping[str, Any]) -> Dataset:
+def join_datasets(parts: Sequence[Dataset], about: Mapping[str, Any]) -> Dataset:
     """Concatenates the rows, in order; a column that one part lacks is left out."""
 
     def join(name: str) -> Tensor | None:

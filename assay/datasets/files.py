@@ -41,7 +41,7 @@ def read(address: str | Path) -> Dataset:
         raise AssayError("--data is empty. Name a file, a Minari folder, or minari:ID")
     try:
         if name.startswith(MINARI):
-            return from_arrays(*hdf5.joined(minari_episodes(name.removeprefix(MINARI)), name))
+            return from_arrays(*hdf5.join_episodes(minari_episodes(name.removeprefix(MINARI)), name))
         if not path.exists():
             raise AssayError("there is no such file or folder")
         if path.is_dir():

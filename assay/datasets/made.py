@@ -36,7 +36,7 @@ from assay.core.record import Draw, Experience, Origin, Progress, State
 from assay.core.settings import describe
 from assay.core.slots import ALONE, RoamingTask, ScriptedTask, Task
 from assay.core.spaces import Box, Context, Spec
-from assay.datasets.dataset import Dataset, from_experience, joined
+from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.files import read, write
 from assay.engine import evaluation
 from assay.engine.loop import Loop
@@ -201,7 +201,7 @@ def played(task: Task, actor: Any, episodes: int, seed: int, about: dict[str, An
         with torch.no_grad():
             one = task.play(actor, starts, np.zeros_like(starts), Draw(seed, (9,)), split=0, greedy=False)
         parts.append(from_experience([task.judge(one, 0)], task.spec, about))
-    return joined(parts, about)
+    return join_datasets(parts, about)
 
 
 # ---------------------------------------------------------------------------------------------------- kinds
@@ -317,7 +317,7 @@ class MediumExpert:
         """Returns the medium episodes, then the expert ones."""
         parts = [kind(self.agent, self.episodes).make(task) for kind in (Medium, Expert)]
         about = {"task": task.name, "kind": self.name, "made": [part.about["made"] for part in parts]}
-        return joined(parts, about)
+        return join_datasets(parts, about)
 
 
 # ---------------------------------------------------------------------------------------------------- cached on disk

@@ -29,7 +29,8 @@ class Flat:
         device = next(chain(self.tensors, model.buffers()), torch.empty(0)).device
         kinds = list(dict.fromkeys(tensor.dtype for tensor in self.tensors)) or [torch.float32]
         self.piece_of = [kinds.index(tensor.dtype) for tensor in self.tensors]
-        self.pieces = [joined([own.detach() for own in self.tensors if own.dtype == kind], device) for kind in kinds]
+        of_kind = ([own.detach() for own in self.tensors if own.dtype == kind] for kind in kinds)
+        self.pieces = [flatten_tensors(tensors, device) for tensors in of_kind]
         self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
         self.keeping = {name: module for name, module in model.named_modules() if isinstance(module, Keeping)}
         self.place(self.pieces)
@@ -132,7 +133,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in {**learned, **growth}.items()}
 
 
-def joined(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+def flatten_tensors(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
     """Returns all numbers in one flat tensor on `device`; an empty one if there are none."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else torch.empty(0, device=device)
 

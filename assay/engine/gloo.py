@@ -311,7 +311,7 @@ def connected(port: int, rank: int, num: int, listener: socket.socket | None = N
     return Gloo(store, rank, num, "127.0.0.1")
 
 
-def joined() -> Gloo:
+def join_ranks() -> Gloo:
     """Returns a rank of the processes that torchrun has started, from its environment variables."""
     from torch.distributed.rendezvous import rendezvous
 

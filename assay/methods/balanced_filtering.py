@@ -9,8 +9,7 @@ all the same, so the gain of a step is paid for in tokens.
 
 from dataclasses import dataclass, replace
 
-from assay.method import LANGUAGE, AssayError, Preset, Experience, Method, Recipe, Scene, Select, State, groups
-from assay.method import recipes
+from assay.method import LANGUAGE, AssayError, Experience, Method, Preset, Recipe, Scene, Select, State, groups, recipes
 
 
 @dataclass(frozen=True)

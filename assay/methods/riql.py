@@ -16,8 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Preset, Experience, Loss, Method, Need, Objective
-from assay.method import Prediction, Recipe, Regressed, Regression, Target, View, iql, model_name
+from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Experience, Loss, Method, Need, Objective, Prediction
+from assay.method import Preset, Recipe, Regressed, Regression, Target, View, iql, model_name
 from assay.models import ActionValue
 from assay.parts import Expectile, Log, NextValue, OfState, OverTransitions, Td, exponential_weight
 

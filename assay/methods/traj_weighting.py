@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Preset, Experience, Method, Recipe, Scene, Source
+from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Experience, Method, Preset, Recipe, Scene, Source
 from assay.method import State, iql, logged, random
 from assay.parts import Log, Logged, at, from_columns
 

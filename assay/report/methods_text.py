@@ -27,7 +27,7 @@ def methods_text(results: Results, comparison: Mapping[str, Any]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def joined(names: Iterable[str]) -> str:
+def list_words(names: Iterable[str]) -> str:
     """Joins names as 'a, b and c'; the number of those beyond MOST_NAMES."""
     some = list(dict.fromkeys(names))
     if len(some) > MOST_NAMES:
@@ -56,7 +56,7 @@ def trained(results: Results, rows: Sequence[Mapping[str, Any]]) -> str:
     groups: dict[tuple[str, ...], list[str]] = {}
     for task in results.tasks:
         groups.setdefault(tuple(row["arm"] for row in rows if row["task"] == task), []).append(task)
-    what = "; ".join(f"{joined(arms)} on {joined(tasks)}" for arms, tasks in groups.items())
+    what = "; ".join(f"{list_words(arms)} on {list_words(tasks)}" for arms, tasks in groups.items())
     return f"We trained {what}, with {seeds} each, for {' '.join(filter(None, budget))}."
 
 
@@ -66,8 +66,8 @@ def evaluated(results: Results, comparison: Mapping[str, Any]) -> str:
     if len(set(held_out.values())) == 1:
         starts = next(iter(held_out.values()))
     else:
-        starts = joined(f"{held_out[task]} of {task}" for task in results.tasks)
-    what = joined(unit.partition(" (")[0] for unit in units.values())
+        starts = list_words(f"{held_out[task]} of {task}" for task in results.tasks)
+    what = list_words(unit.partition(" (")[0] for unit in units.values())
     return f"The score of a run is its mean {what} after training, on {starts} that are not used in training."
 
 
@@ -108,7 +108,7 @@ def over_tasks(comparison: Mapping[str, Any]) -> list[str]:
     tasks = list(comparison["units"])
     if any(one["task"] == ALL_TASKS for one in comparison["aggregates"]):
         ends = comparison["ranges"].items()
-        ranges = joined(f"{task}: {number(low)} to {number(high)}" for task, (low, high) in ends)
+        ranges = list_words(f"{task}: {number(low)} to {number(high)}" for task, (low, high) in ends)
         return [
             f"Over tasks, scores are normalised by the possible range ({ranges}); mean, median, interquartile mean and "
             "optimality gap have expanded stratified bootstrap intervals."
@@ -123,9 +123,9 @@ def incomplete(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         for name in ("failed", "missing", "running")
     )
     kinds = (("failed", failed), ("are missing", missing), ("are still running", running))
-    told = [f"Some runs {what} ({joined(some)})." for what, some in kinds if some]
+    told = [f"Some runs {what} ({list_words(some)})." for what, some in kinds if some]
     so_far = [f"{row['arm']} on {row['task']}" for row in rows if row["so_far"]]
-    told += [f"No run of {joined(so_far)} is finished; the scores are those so far."] if so_far else []
+    told += [f"No run of {list_words(so_far)} is finished; the scores are those so far."] if so_far else []
     return [*told, "Scores are of finished runs only."] if told and not so_far else told
 
 
@@ -142,8 +142,9 @@ def machine(results: Results) -> str:
         title: [one.get(name) for one in machines] for title, name in (("Python", "python"), ("PyTorch", "torch"))
     }
     names["NumPy"] = [one.get("numpy") for one in machines]
-    versions = joined(f"{name} {joined(map(str, filter(None, some)))}" for name, some in names.items() if any(some))
-    kinds = joined(
+    known = {name: list_words(map(str, filter(None, some))) for name, some in names.items() if any(some)}
+    versions = list_words(f"{name} {some}" for name, some in known.items())
+    kinds = list_words(
         ", ".join(
             filter(None, (str(one.get("platform") or ""), f"{one.get('cores')} cores", str(one.get("gpu") or "no GPU")))
         )

@@ -69,7 +69,7 @@ def factors_of(first: Recipe, second: Recipe) -> list[Factor]:
     if len(separate) <= MOST and orders(buildable(first, second, separate), len(separate)):
         found = separate
     else:
-        found = joined(separate, first, second)
+        found = join_factors(separate, first, second)
     if len(found) == 1:
         reason = broken(first, second, separate) or "there is only one"
         raise AssayError(
@@ -113,7 +113,7 @@ def orders(possible: Collection[Chosen], num: int) -> list[tuple[int, ...]]:
     return [one for one in every if all(frozenset(one[:size]) in possible for size in range(num + 1))]
 
 
-def joined(found: list[Factor], first: Recipe, second: Recipe) -> list[Factor]:
+def join_factors(found: list[Factor], first: Recipe, second: Recipe) -> list[Factor]:
     """Joins factors until each can be swapped by itself at both ends."""
     while len(found) > 1:
         stuck = [one for one in found if broken(first, second, [one])]

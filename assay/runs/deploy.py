@@ -47,11 +47,13 @@ class Predictor:
         action = self.policy.act(context, uniform)[0]
         if self.port is not None:
             actions = self.port.actions(action)
-            return np.asarray(actions[0]) if single and not self.port.taken[0].keys else self.joined(actions, single)
+            if single and not self.port.taken[0].keys:
+                return np.asarray(actions[0])
+            return self.join_actions(actions, single)
         rows = action.cpu().numpy()
         return rows[0] if single else rows
 
-    def joined(self, actions: list[Any], single: bool) -> Any:
+    def join_actions(self, actions: list[Any], single: bool) -> Any:
         """Returns one action, or all: an array, or a list of dicts and tuples."""
         assert self.port is not None
         if single:

@@ -14,7 +14,7 @@ import torch
 from assay import recipes
 from assay.claims import discover
 from assay.claims.laws.bench import STANDARD, term_cases
-from assay.core.columns import GIVEN, axes_of, is_given, joined, writers_of
+from assay.core.columns import GIVEN, axes_of, is_given, merge_columns, writers_of
 from assay.core.errors import AssayError
 from assay.core.record import COLUMNS, Experience
 from assay.core.slots import Credit, Objective
@@ -56,7 +56,7 @@ def test_the_table_has_the_writers_of_a_column() -> None:
 
 
 def test_declarations_are_joined() -> None:
-    assert joined(("a", "b"), {"b": "B", "c": "BT: c"}, {"c": "BT"}) == {"a": "", "b": "B", "c": "BT: c"}
+    assert merge_columns(("a", "b"), {"b": "B", "c": "BT: c"}, {"c": "BT"}) == {"a": "", "b": "B", "c": "BT: c"}
     assert (axes_of({"a": "BT: x: y"}, "a"), axes_of(("a",), "a"), axes_of({"b": "B"}, "b")) == ("BT", "", "B")
     assert set(Multiplier().writes) == {"advantage", "cost_advantage"}
     assert set(WithGreedy(gather=WithGreedy()).writes) == {"greedy_outcome"}

@@ -20,7 +20,7 @@ from assay.core.recipe import Phase
 from assay.core.record import Draw
 from assay.core.slots import Scene, Task
 from assay.core.spaces import Box, Discrete, Spec
-from assay.datasets.dataset import Dataset, from_experience, joined
+from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.files import read, write
 from assay.datasets.made import (
     Agent,
@@ -151,7 +151,7 @@ def test_the_hash_is_of_what_the_rows_hold_and_of_nothing_else() -> None:
     assert rows().hash == rows(about={"task": "other"}).hash
     flipped = rows(terminal=torch.tensor([False, True, False, True, False]))
     assert len({rows().hash, flipped.hash, rows(action=torch.tensor([0, 1, 1, 0, 0])).hash}) == 3
-    assert joined([rows(), rows()], {}).returns.tolist() == [3.0, 12.0] * 2
+    assert join_datasets([rows(), rows()], {}).returns.tolist() == [3.0, 12.0] * 2
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -181,7 +181,7 @@ def test_equal_descriptions_make_equal_rows() -> None:
     task = TASKS["cartpole"]
     assert same(Random(40, 3).make(task), Random(40, 3).make(task))
     assert Random(3, 3).make(task).hash != Random(3, 4).make(task).hash
-    assert same(Random(40, 3).make(task), joined([Random(40, 3).make(task)], {}))
+    assert same(Random(40, 3).make(task), join_datasets([Random(40, 3).make(task)], {}))
 
 
 def scored(*scores: float) -> Trained:

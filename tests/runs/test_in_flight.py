@@ -23,7 +23,7 @@ from assay.models.bodies.token_table import TokenTable
 from assay.models.model import Policy
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.runs.distributed.ledger import Work
-from assay.runs.distributed.rollout_worker import Asked, Kit, Sampler, for_sampling, spans_of
+from assay.runs.distributed.rollout_worker import Asked, Kit, RolloutWorker, for_sampling, spans_of
 from assay.runs.distributed.weights import SameMemory
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.options import GatherOptions, LanguageOptions, RunOptions
@@ -44,7 +44,7 @@ def table() -> Plan:
     return replace(plan, recipe=replace(plan.recipe, actor=Policy(TokenTable())))
 
 
-def sampler_of(plan: Plan) -> Sampler:
+def sampler_of(plan: Plan) -> RolloutWorker:
     """Has version 0 of weights at which answers differ in length."""
     memory = SameMemory()
     made = Kit(for_sampling(plan.recipe), plan.task, plan.seed, plan.placement, 0, memory, in_flight=True).sampler()
@@ -52,12 +52,12 @@ def sampler_of(plan: Plan) -> Sampler:
     return made
 
 
-def sampled(sampler: Sampler) -> Experience:
+def sampled(sampler: RolloutWorker) -> Experience:
     work = Work(0, range(3), 1, 0)
     return sampler(Asked(work, np.arange(3), 0, Progress(num_steps=4))).rows
 
 
-def equal_under_new_numbers(plain: Sampler, other: Sampler) -> tuple[Experience, Experience]:
+def equal_under_new_numbers(plain: RolloutWorker, other: RolloutWorker) -> tuple[Experience, Experience]:
     """Returns the rows of both, where the other takes over equal weights under newer numbers; no bit differs."""
     plain.is_in_flight = False
     before, tree, calls = sampled(plain), other.weights.fetch(0), list[int]()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.runs.distributed.ledger import Answer, Ledger, Schedule, Work
+from assay.runs.distributed.ledger import Answer, Ledger, WorkSchedule, Work
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Virtual:
     sampled arrives `training` seconds late.
     """
 
-    schedule: Schedule
+    schedule: WorkSchedule
     num: int
     seconds: Callable[[int], float]
     training: float

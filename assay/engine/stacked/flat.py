@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.engine.flat import Flat, joined
+from assay.engine.flat import Flat, flatten_tensors
 
 
 class StackedFlat(Flat):
@@ -36,11 +36,11 @@ class StackedFlat(Flat):
     def stacked(self, rows: Sequence[Tensor]) -> Tensor:
         """Returns flat tensors [P] of S single models as one of S x P numbers."""
         parts = zip(*(self.single.split(row) for row in rows), strict=True)
-        return joined([torch.stack(same) for same in parts], rows[0].device)
+        return flatten_tensors([torch.stack(same) for same in parts], rows[0].device)
 
     def row(self, values: Tensor, place: int) -> Tensor:
         """Returns the flat tensor [P] of one seed."""
-        return joined([part[place] for part in self.split(values)], values.device)
+        return flatten_tensors([part[place] for part in self.split(values)], values.device)
 
     def by_seed(self, values: Tensor) -> list[Tensor]:
         """Returns views [S, numbers of a parameter]."""

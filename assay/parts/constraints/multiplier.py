@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.core.columns import joined
+from assay.core.columns import merge_columns
 from assay.core.metrics import Metric
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Annotation, Constraint, Scene
@@ -125,7 +125,7 @@ class Multiplier(Constraint):
 
     @property
     def writes(self) -> Collection[str]:
-        return joined(("advantage",), self.credit.writes)
+        return merge_columns(("advantage",), self.credit.writes)
 
     def init(self, scene: Scene) -> State:
         return self.rule.init(self.limit)

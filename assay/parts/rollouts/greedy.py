@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.columns import joined
+from assay.core.columns import merge_columns
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene, TextTask
@@ -39,7 +39,7 @@ class WithGreedy(Around):
 
     @property
     def writes(self) -> Collection[str]:
-        return joined(self.gather.writes, {GREEDY: "B: outcome of the greedy answer to the same start"})
+        return merge_columns(self.gather.writes, {GREEDY: "B: outcome of the greedy answer to the same start"})
 
     @property
     def by_start(self) -> bool:

@@ -21,7 +21,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, Progress, State
 from assay.core.slots import Scene
 from assay.engine.gathering import apply_rewards, join_pieces, join_shards, shard_scene, sort_by_episode
-from assay.runs.distributed.ledger import Answer, Ledger, Restarts, Schedule
+from assay.runs.distributed.ledger import Answer, Ledger, Restarts, WorkSchedule
 from assay.runs.distributed.rollout_worker import Asked, Found, Hand, Lost, models_of, spans_of
 from assay.runs.distributed.weights import Weights
 
@@ -50,7 +50,7 @@ class Crew:
     trained are saved with the ledger.
     """
 
-    schedule: Schedule
+    schedule: WorkSchedule
     recipe: Recipe
     weights: Weights
     start: Callable[[str], Hand]

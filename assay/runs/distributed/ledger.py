@@ -39,7 +39,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True)
-class Schedule:
+class WorkSchedule:
     """The plan that a ledger keeps: `steps` of `starts` ordinals with `members` sequences each, handed out `piece`
     ordinals at a time; `lag` is the largest staleness, 0 for synchronous training.
     """
@@ -89,7 +89,7 @@ class Ledger:
     reordered deliveries change nothing.
     """
 
-    schedule: Schedule
+    schedule: WorkSchedule
     step: int = 0
     """The first step that is not trained."""
     version: int = 0
@@ -190,7 +190,7 @@ class Ledger:
         return {"schedule": vars(self.schedule), "step": self.step, "attempts": lost, "staleness": found}
 
     @classmethod
-    def of(cls, schedule: Schedule, state: Mapping[str, Any], incarnation: int) -> Ledger:
+    def of(cls, schedule: WorkSchedule, state: Mapping[str, Any], incarnation: int) -> Ledger:
         """Returns the ledger of a checkpoint, whose weights are published; `incarnation` is new to the run."""
         for name, value in vars(schedule).items():
             if name not in ("steps", "piece") and state["schedule"][name] != value:

@@ -29,7 +29,7 @@ from assay.core.record import Experience, State
 from assay.core.slots import Scene
 from assay.engine.batch_shards import Ranks
 from assay.engine.gathering import Gatherers
-from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, joined
+from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, join_ranks
 from assay.engine.loop import Loop, freeze_states, thaw_states
 from assay.engine.machine import repeatable, tuned
 from assay.runs.plan import Plan
@@ -83,7 +83,7 @@ class Team:
         if (there := of_torchrun()) is not None:
             if there[1] != self.num:
                 raise AssayError(f"ranks is {self.num}, but torchrun has started {there[1]} processes. Use that number")
-            return joined()
+            return join_ranks()
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])  # torch is imported once for all ranks
         listener = socket.create_server(("127.0.0.1", 0))
@@ -313,5 +313,5 @@ def followed(num: int | None) -> bool:
     if there is None or there[0] == 0:
         return False
     received = noted()
-    follow(joined(), received)
+    follow(join_ranks(), received)
     return True

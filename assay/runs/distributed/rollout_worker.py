@@ -76,7 +76,7 @@ def for_sampling(recipe: Recipe) -> Recipe:
     return replace(lean, critics=critics, copies=copies)
 
 
-class Sampler:
+class RolloutWorker:
     """Gathers pieces of work with an engine whose weights are fetched by version."""
 
     def __init__(self, recipe: Recipe, task: Task, engine: Engine, seed: int, weights: Weights) -> None:
@@ -176,10 +176,10 @@ class Kit:
     in_flight: bool = False
     """Whether weights change while rows are sampled."""
 
-    def sampler(self) -> Sampler:
+    def sampler(self) -> RolloutWorker:
         """Returns a sampler with models of its own."""
         engine = Engine(self.recipe, self.task.spec, self.seed, self.placement)
-        made = Sampler(self.recipe, self.task, engine, self.seed, self.weights)
+        made = RolloutWorker(self.recipe, self.task, engine, self.seed, self.weights)
         made.is_in_flight = self.in_flight
         return made
 
@@ -189,7 +189,7 @@ class Answering:
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit
-        self.sampler: Sampler | None = None
+        self.sampler: RolloutWorker | None = None
 
     def __call__(self, asked: Asked) -> Found | str:
         """Samples."""
@@ -223,7 +223,7 @@ class Hand(ABC):
 class Here(Hand):
     """A sampler in this process."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: RolloutWorker) -> None:
         self.sampler = sampler
 
     def ask(self, asked: Asked, seconds: float) -> Found:

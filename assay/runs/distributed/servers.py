@@ -36,7 +36,7 @@ from assay.ops import random
 from assay.ops.decoded import Written
 from assay.rollouts import text
 from assay.rollouts.completions import Ends
-from assay.runs.distributed.rollout_worker import Asked, Found, Hand, Lost, Sampler
+from assay.runs.distributed.rollout_worker import Asked, Found, Hand, Lost, RolloutWorker
 from assay.runs.distributed.weights import WeightFiles, Weights
 
 GENERATE = "/inference/v1/generate"
@@ -348,7 +348,7 @@ def requests(
 
 
 # ---------------------------------------------------------------------------------------------------- for the crew
-class Served(Sampler):
+class Served(RolloutWorker):
     """A sampler in the learner's process whose policy is a server."""
 
     def __init__(self, server: Server, recipe: Recipe, task: Task, engine: Engine, seed: int, weights: Weights) -> None:

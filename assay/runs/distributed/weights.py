@@ -175,7 +175,7 @@ def copied(path: Path, device: str) -> tuple[Tensor, str]:
         parts = list(pool.map(read, range(0, max(1, size), part)))
     if side is not None:
         side.synchronize()
-    return there, digests.joined(parts)
+    return there, digests.join_digests(parts)
 
 
 def tensors_of(content: Tensor) -> dict[str, Tensor]:

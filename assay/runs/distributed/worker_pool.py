@@ -27,7 +27,7 @@ from assay.engine.loop import Loop
 from assay.runs.distributed.checks import check_foreign
 from assay.runs.distributed.gatherers import Crew, Patience
 from assay.runs.distributed.gpu_memory import CudaMemory, SharedWeights
-from assay.runs.distributed.ledger import Schedule
+from assay.runs.distributed.ledger import WorkSchedule
 from assay.runs.distributed.ray_cluster import cluster, first_line
 from assay.runs.distributed.rollout_worker import (
     NO_FLIGHT,
@@ -38,7 +38,7 @@ from assay.runs.distributed.rollout_worker import (
     Here,
     Kit,
     Lost,
-    Sampler,
+    RolloutWorker,
     for_sampling,
 )
 from assay.runs.distributed.servers import Published, Served, Server, ServerHand, as_rows, probes
@@ -201,7 +201,7 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
     starts = recipe.rollout.num_starts
     shards = 1 if needs_one_piece(loop.states) else plan.placement.shards
     pieces = shards if plan.placement.shards > 1 else options.pieces
-    schedule = Schedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // pieces))
+    schedule = WorkSchedule(plan.last_step, starts, lag=options.lag, piece=-(-starts // pieces))
     with ExitStack() as stack:
         if options.num:
             keep, device = options.lag + 1, plan.placement.device
@@ -217,7 +217,7 @@ def gatherers_of(plan: Plan, loop: Loop, folder: Path, patience: Patience = Pati
                 crew = Crew(schedule, recipe, weights, start, options.num, patience, in_flight=options.in_flight)
         else:
             memory = SameMemory()
-            here = Here(Sampler(recipe, plan.task, loop.engine, plan.seed, memory))
+            here = Here(RolloutWorker(recipe, plan.task, loop.engine, plan.seed, memory))
             crew = Crew(schedule, recipe, memory, lambda name: here)
         crew.shards = shards
         stack.callback(crew.close)

@@ -217,7 +217,7 @@ class Workers:
         """Starts every instance."""
         if len(seeds) != self.num:
             raise AssayError(f"{len(seeds)} seeds for {self.num} instances. Give one seed each")
-        return joined(self.each("reset", [(np.asarray(seeds)[block],) for block in self.blocks]))
+        return join_contexts(self.each("reset", [(np.asarray(seeds)[block],) for block in self.blocks]))
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
         """Takes one decision of every instance."""
@@ -226,14 +226,14 @@ class Workers:
         rows = action.detach().cpu().numpy()
         answers = self.each("step", [(rows[block],) for block in self.blocks])
         results = np.concatenate([result for result, _ in answers], 1)
-        return joined([seen for _, seen in answers]), *answered(results, self.spec.num_costs)
+        return join_contexts([seen for _, seen in answers]), *answered(results, self.spec.num_costs)
 
     def snapshot(self) -> State:
         """Returns the snapshot that `Instances` would return."""
         states = self.each("snapshot", [()] * len(self.blocks))
-        ordered = joined([{name: one[name] for name in ("seeds", "episode")} for one in states])
+        ordered = join_contexts([{name: one[name] for name in ("seeds", "episode")} for one in states])
         taken = [torch.from_numpy(rows) for one in states for rows in one["taken"]]
-        return {**ordered, "taken": taken, "seen": dict(joined([one["seen"] for one in states]))}
+        return {**ordered, "taken": taken, "seen": dict(join_contexts([one["seen"] for one in states]))}
 
     def restore(self, state: State) -> None:
         """Continues from a snapshot, of `Instances` or of any number of workers."""
@@ -291,9 +291,9 @@ class ReadyWorkers(Workers):
         answers = [self.processes[place].answer() for place in places]
         results = np.concatenate([result for result, _ in answers], 1)
         rows = np.concatenate([self.blocks[place] for place in places])
-        return rows, joined([seen for _, seen in answers]), *answered(results, self.spec.num_costs)
+        return rows, join_contexts([seen for _, seen in answers]), *answered(results, self.spec.num_costs)
 
 
-def joined(contexts: Sequence[dict[str, np.ndarray]]) -> Context:
+def join_contexts(contexts: Sequence[dict[str, np.ndarray]]) -> Context:
     """Returns the context of all blocks."""
     return {name: torch.from_numpy(np.concatenate([one[name] for one in contexts])) for name in contexts[0]}

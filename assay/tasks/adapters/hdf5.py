@@ -62,7 +62,7 @@ def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Returns columns by Assay's names, from either layout: Minari's if the file has groups of episodes."""
     with opened(path) as file:
         if any(name.startswith("episode_") for name in file):
-            return joined((episodes_of(file), metadata_of(path.parent)), path.name)
+            return join_episodes((episodes_of(file), metadata_of(path.parent)), path.name)
         flat: Arrays = {}
         file.visititems(lambda name, item: flat.update({name: item[()]}) if shape_of(item) is not None else None)
         about = json.loads(file.attrs["assay"]) if "assay" in file.attrs else {}
@@ -189,7 +189,9 @@ def plain_of(item: Any) -> Any:
     return {key: item[key][()] for key in item if shape_of(item[key]) is not None}
 
 
-def joined(found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: str) -> tuple[Arrays, dict[str, Any]]:
+def join_episodes(
+    found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: str
+) -> tuple[Arrays, dict[str, Any]]:
     """Returns Minari's episodes one after the other as Assay's columns; discrete actions are numbered from 0."""
     episodes, metadata = found
     parts: dict[str, list[np.ndarray]] = {}

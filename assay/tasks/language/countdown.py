@@ -25,7 +25,7 @@ class Written(NamedTuple):
     rank: int
 
 
-def joined(left: Written, symbol: str, right: Written) -> Written:
+def write_operation(left: Written, symbol: str, right: Written) -> Written:
     """Joins two expressions by a symbol, with only the brackets that are needed."""
     rank = RANKS[symbol]
     needs_brackets = right.rank < rank or (right.rank == rank and symbol in "-/")
@@ -66,7 +66,7 @@ class Countdown(Generator):
             word, first = divmod(word, len(parts))
             left = parts.pop(first)
             right = parts.pop(word % len(parts))
-            parts.append(joined(left, OPERATIONS[symbol], right))
+            parts.append(write_operation(left, OPERATIONS[symbol], right))
             if parts[-1].value < 1:
                 return None
         target, solution, _ = parts[0]
