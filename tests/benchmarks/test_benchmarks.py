@@ -69,7 +69,7 @@ def test_every_arm_of_make_bench_runs(name: str, tmp_path: Path, monkeypatch: py
 
 def test_an_arm_is_a_process_of_its_own() -> None:
     found = arms.run_arm("benchmarks.off_policy", ["assay", "td3", "8", "--toy"], 1)
-    assert found["cpu_ms_an_update"] > 0
+    assert found.get("cpu_ms_an_update", 0) > 0, found
 
 
 def test_an_arm_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
