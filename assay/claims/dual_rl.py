@@ -81,9 +81,9 @@ CLAIMS = Claims(
               lambda: gradient_gap(f_dvl(maximum=XQL), "kl"), at_most=1e-9, of="xql"),
         Exact("ReCOIL's gradients are those of the formulas, without rewards",
               lambda: gradient_gap(recoil(), "variation", rewards=0.0), at_most=1e-9),
-        Exact("target critics follow at rate 0.005", lambda: schedule_gap(f_dvl()), at_most=1e-7, of="xql"),
+        Exact("target critics follow at rate 0.005", lambda: schedule_gap(f_dvl()), at_most=1e-7, of="target networks"),
         Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(f_dvl(), cartpole()), equals=0.0, of="xql"),
+              lambda: probes.foreign_rows(f_dvl(), cartpole()), equals=0.0, of="sources"),
         Measured(
             "with large rewards f-DVL learns sooner than XQL",
             "gridworld", f_dvl(TABLE, ImplicitMaximum(), 100.0), f_dvl(TABLE, XQL, 100.0),
