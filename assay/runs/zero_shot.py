@@ -5,7 +5,6 @@ Axes: M positions of the data, N positions that are rewarded, G numbers of a pos
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from assay.engine.evaluation import default_starts
 from assay.parts.sources.relabelled import Relabelled
 from assay.runs.plan import plan_of
 from assay.runs.run import restored
+from assay.runs.user_code.loading import load
 
 Rewarding = Callable[[Tensor], Tensor]
 """Rewards [N] of positions [N, G]."""
@@ -76,7 +76,7 @@ def reward_function(address: str) -> Rewarding:
     path, _, name = address.rpartition(":")
     if not path.endswith(".py") or not Path(path).is_file():
         raise AssayError(f"--reward is '{address}'. Use FILE.py:FUNCTION, with a file that exists")
-    function = getattr(module_of(Path(path)), name, None)
+    function = getattr(load(str(Path(path).resolve())), name, None)
     if not callable(function):
         raise AssayError(f"{path} has no function '{name}'. Define it: def {name}(positions): ...")
 
@@ -88,16 +88,6 @@ def reward_function(address: str) -> Rewarding:
         return torch.from_numpy(found).float()
 
     return rewards
-
-
-def module_of(path: Path) -> Any:
-    """Imports a user's file under its own name."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module, loader = importlib.util.module_from_spec(spec), spec.loader
-    called(str(path), lambda: loader.exec_module(module))
-    return module
 
 
 def called(name: str, function: Callable[[], Any]) -> Any:

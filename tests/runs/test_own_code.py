@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_modules_beside_a_file_are_importable_and_leave_no_trace(tmp_path: Path)
     assert all(name.startswith("own_mine_") for name in set(sys.modules) - known)
     (first / "beside.py").write_text("VALUE = 3  # changed")
     assert load(str(first / "mine.py")).VALUE == 3
+
+
+def test_an_edit_of_equal_size_within_a_second_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own cache of compiled files compares size and time in seconds, and would run the first text."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for value in (1, 2, 3):
+        texts = {"mine": f"import beside\nVALUE = {value} + beside.VALUE", "beside": f"VALUE = {value}"}
+        folder = written(tmp_path, **texts)
+        for name in texts:
+            os.utime(folder / f"{name}.py", (1_000_000_000, 1_000_000_000))
+        found = load(str(folder / "mine.py")).VALUE
+        assert found == 2 * value
 
 
 def test_digests_cover_what_is_imported_and_nothing_else(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from assay.core.errors import AssayError
@@ -36,7 +36,7 @@ def load(source: str) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and vars(known).get(STAMP) == stamp:
         return known
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     assert spec is not None, "a .py file has a spec"
     assert spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
@@ -79,6 +79,20 @@ def stamped_sources(modules: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 # ---------------------------------------------------------------------------------------------------- local modules
+class SourceLoader(SourceFileLoader):
+    """Compiles a file from its text, never from Python's cache, and writes none.
+
+    The cache counts as valid if the file's size and its time in whole seconds are those that it was made from: a number
+    that is edited twice within a second would keep its old value.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Returns the code of the file as it is now."""
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 @dataclass(frozen=True)
 class LocalFinder:
     """Finds top-level modules in one folder, except those that are never local."""
@@ -89,7 +103,10 @@ class LocalFinder:
         """Returns the spec of a module of the folder; None leaves the name to Python's other finders."""
         if path is not None or not local_files(name, self.folder, None):
             return None
-        return PathFinder.find_spec(name, [str(self.folder)])
+        spec = PathFinder.find_spec(name, [str(self.folder)])
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = SourceLoader(spec.loader.name, spec.loader.path)
+        return spec
 
 
 @contextmanager
