@@ -4,8 +4,8 @@
 # fmt: off
 from assay.claims import probes as probes
 from assay.claims.claim import (
-    Average as Average, Claims as Claims, DecisionsTo as DecisionsTo, Dip as Dip, Edit as Edit, Exact as Exact,
-    Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
+    About as About, Average as Average, Claims as Claims, DecisionsTo as DecisionsTo, Dip as Dip, Edit as Edit,
+    Exact as Exact, Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
 )
 from assay.claims.deprecated import Method as Method
 from assay.claims.gradient import same_gradient as same_gradient

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import recipes
 
 
@@ -32,6 +32,7 @@ CLAIMS = Claims(
             0.5,
             seeds=5,
             looks=3,
+            about=About.HEADLINE,
         ),
     ),
     mutants=(

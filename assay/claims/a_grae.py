@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, recipes
 from assay.methods.a_grae import EPSILON, BreakSymmetry, recipe
 
@@ -30,7 +30,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Measured("it keeps more entropy over right answers than grpo at equal steps", "many-ways", recipe(BIGRAMS),
-                 recipes.grpo(BIGRAMS), Final("right_entropy"), seeds=10, minutes=6.0, steps=100, looks=2),
+                 recipes.grpo(BIGRAMS), Final("right_entropy"), seeds=10, minutes=6.0, steps=100, looks=2,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("from hard to easy", BreakSymmetry.__call__, "((1.0 - overall) / (1.0 - root_B",

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS
 from assay.methods.ace import ConfidencePenalty, constant, recipe
 
@@ -28,7 +28,7 @@ CLAIMS = Claims(
         Measured("it keeps more different right answers than a constant factor of the same size at the start",
                  "many-ways",
                  recipe(BIGRAMS).set("actor.rank", 4), constant(BIGRAMS).set("actor.rank", 4), Final("distinct@8"),
-                 seeds=10, minutes=6.0, steps=100, looks=2),
+                 seeds=10, minutes=6.0, steps=100, looks=2, about=About.MECHANISM),
     ),
     mutants=(
         Edit("right answers too", ConfidencePenalty.__call__, "advantage_BT < 0", "advantage_BT != 0"),

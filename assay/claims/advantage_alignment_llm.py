@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.method import TABLE, Experience, Recipe
 from assay.methods.advantage_alignment_llm import AlignAdvantages, recipe
 from assay.tasks.games.repeated import LEVELS
@@ -71,12 +71,13 @@ CLAIMS = Claims(
         Exact("with beta 1 the uniform policy is pushed to cooperate after mutual cooperation",
               lambda: push_to_cooperate(recipe, 1.0, 1), at_least=1e-3),
         Measured("it earns a higher payoff in self-play than naive learning", "prisoners-dilemma", recipe(TABLE),
-                 recipe(TABLE, beta=0.0), margin=0.3, seeds=5, minutes=1.0, steps=150),
+                 recipe(TABLE, beta=0.0), margin=0.3, seeds=5, minutes=1.0, steps=150, about=About.HEADLINE),
         Measured("a defector leaves it what mutual defection pays", "prisoners-dilemma-against-defectors",
-                 recipe(TABLE), -2.0, expect=Expect.WITHIN, margin=0.2, seeds=5, minutes=0.5, steps=150),
+                 recipe(TABLE), -2.0, expect=Expect.WITHIN, margin=0.2, seeds=5, minutes=0.5, steps=150,
+                 about=About.MECHANISM),
         Measured("a transformer that reads all rounds earns more in self-play than with naive learning",
                  "prisoners-dilemma-tokens", SMALL, SMALL.set("beta", 0.0),
-                 margin=0.3, seeds=5, minutes=3.0, steps=100, warmup=0),
+                 margin=0.3, seeds=5, minutes=3.0, steps=100, warmup=0, about=About.HEADLINE),
     ),
     mutants=(
         Edit("its own advantage in place of the opponent's", AlignAdvantages.apply, "games) - own", "games) * 0 + own"),

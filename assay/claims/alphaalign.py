@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import Average, Claims, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import LANGUAGE, Recipe
 from assay.methods.alphaalign import recipe, refusal_of, with_help
 from assay.parts import FromFunction, Matches, Noisy
@@ -66,6 +66,7 @@ CLAIMS = Claims(
         same_gradient("for given rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
                       by_hand.ppo_of_tokens, probes.fragments),
         Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",
-                 SMALL, RAW, Average("outcome/harmful", 0.25), seeds=5, minutes=4.0, steps=60, warmup=80),
+                 SMALL, RAW, Average("outcome/harmful", 0.25), seeds=5, minutes=4.0, steps=60, warmup=80,
+                 about=About.COMPONENT),
     ),
 )

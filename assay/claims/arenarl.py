@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.core.slots.scene import ALONE
 from assay.method import PLACES, Recipe, Verifier, recipes
 from assay.methods.arenarl import AnchorOnly, JudgedAlone, Match, Pairs, RoundRobin, SeededElimination, Topology, recipe
@@ -111,11 +111,11 @@ CLAIMS = Claims(
               lambda: change_of_a_match(NOISY), at_most=0.02),
         Measured("it ranks within 0.1 as well as a round robin, with 30 matches for 120", "",
                  lambda seed: accuracy(SeededElimination(), seed), lambda seed: accuracy(RoundRobin(), seed),
-                 expect=Expect.WITHIN, margin=0.1, seeds=5, minutes=0.1),
+                 expect=Expect.WITHIN, margin=0.1, seeds=5, minutes=0.1, about=About.MECHANISM),
         Measured("it ranks better than the anchor alone", "", lambda seed: accuracy(SeededElimination(), seed),
-                 lambda seed: accuracy(AnchorOnly(), seed), seeds=5, minutes=0.1),
+                 lambda seed: accuracy(AnchorOnly(), seed), seeds=5, minutes=0.1, about=About.COMPONENT),
         Measured("with the same noisy judge and as many scores, its true score is above that of grpo on their mean",
                  "judge:noise=0", recipe(PLACES, NOISY), SCORED_ALONE, Final("true_score"), seeds=5, minutes=10.0,
-                 steps=60, looks=2),
+                 steps=60, looks=2, about=About.HEADLINE),
     ),
 )

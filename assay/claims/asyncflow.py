@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, same_gradient
 from assay.claims.probes import Seen, formulas
 from assay.claims.systems.schedules import Virtual, speedup, tailed
 from assay.method import STALE, recipes
@@ -104,9 +104,10 @@ CLAIMS = Claims(
         Exact("lost work is handed out again; too old rows are refused, doubled ones known", wrong_answers,
               equals=0.0),
         Measured("with long tails (sigma 0.8) lag 1 trains 1.2 times as many rows a second as lag 0", "",
-                 speedup_of_lag_one, 1.0, margin=0.2, seeds=10, minutes=0.1),
+                 speedup_of_lag_one, 1.0, margin=0.2, seeds=10, minutes=0.1, about=About.HEADLINE),
         Measured("rows one version old cost no score", "stale", recipes.grpo(STALE).set("rollout.delay", 1),
-                 recipes.grpo(STALE), Final(), Expect.WITHIN, margin=0.05, seeds=5, minutes=1.0, steps=60),
+                 recipes.grpo(STALE), Final(), Expect.WITHIN, margin=0.05, seeds=5, minutes=1.0, steps=60,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("work is handed out one version early", Ledger._next, "step - self.schedule.lag >",

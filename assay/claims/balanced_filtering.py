@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, DecisionsTo, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import (
+    About, Claims, DecisionsTo, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient,
+)
 from assay.engine.loop import Loop
 from assay.method import BIGRAMS, TABLE, Experience, Recipe, recipes
 from assay.methods.balanced_filtering import Band, recipe
@@ -60,12 +62,12 @@ CLAIMS = Claims(
         Exact("an exact step in a bandit gains 7.7 times more at p = 1/2 than at 1/10",
               lambda: gain_of_a_step(0.5) / gain_of_a_step(0.1), equals=7.71605, tolerance=1e-5, illustrates=True),
         Measured("after as many steps more prompts are solved than by grpo", "levels", recipe(BIGRAMS),
-                 recipes.grpo(BIGRAMS), Final("pass_rate"), seeds=5, looks=2, steps=40),
+                 recipes.grpo(BIGRAMS), Final("pass_rate"), seeds=5, looks=2, steps=40, about=About.HEADLINE),
         Measured("after as many steps more prompts are solved than with dapo's selection", "levels", recipe(BIGRAMS),
-                 recipe(BIGRAMS, 1 / 8, 7 / 8), Final("pass_rate"), seeds=5, looks=2, steps=40),
+                 recipe(BIGRAMS, 1 / 8, 7 / 8), Final("pass_rate"), seeds=5, looks=2, steps=40, about=About.COMPONENT),
         Measured("a pass rate of 0.45 takes fewer sampled tokens than in grpo, dropped groups included", "levels",
                  recipe(BIGRAMS), recipes.grpo(BIGRAMS), DecisionsTo(0.45, "pass_rate"), Expect.BELOW, seeds=5,
-                 steps=60),
+                 steps=60, about=About.MECHANISM),
     ),
     mutants=(
         Edit("edges are dropped", Band.apply, "(mean >= self.low)", "(mean > self.low)"),

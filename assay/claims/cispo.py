@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import recipes
 
 
@@ -29,6 +29,7 @@ CLAIMS = Claims(
             minutes=4.0,
             steps=100,
             warmup=60,
+            about=About.MECHANISM,
         ),
     ),
     mutants=(

@@ -93,6 +93,17 @@ class Expect(Enum):
         return seeds * max(half / gap if gap else math.inf for half, gap in reach) ** 2
 
 
+class About(Enum):
+    """What a measured claim is about. `assay list` shows the verdict of the headline alone."""
+
+    HEADLINE = "headline"
+    """What the paper's abstract promises: its own quantity, of the whole method, against a rival that it names."""
+    MECHANISM = "mechanism"
+    """The effect by which the promise should come true: entropy kept, clipped shares, better credit, or no loss."""
+    COMPONENT = "component"
+    """One part of the method, or a control."""
+
+
 Curves = Sequence[Mapping[str, Any]]
 """The lines of metrics.jsonl."""
 
@@ -185,7 +196,7 @@ class Measured:
     Holds if the 95 % interval of d lies inside what `expect` and `margin` allow, fails if it lies outside, else
     inconclusive. A negative margin makes ABOVE a claim of non-inferiority. A side is a recipe, trained on `task`, or
     a function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None
-    each recipe's own; `minutes` is the planned cost.
+    each recipe's own; `minutes` is the planned cost. `about` says whether it decides what the paper promises.
 
     With several `looks`, an undecided claim gets `seeds` further seeds, up to `looks` times as many in all; the
     interval at every look has level 1 - 0.05 / looks, so that the chance of a wrong verdict stays 5 %. No look begins
@@ -204,8 +215,13 @@ class Measured:
     steps: int | None = None
     warmup: int | None = None
     looks: int = 1
+    about: About = About.MECHANISM
 
     def __post_init__(self) -> None:
+        for name, value, kind in (("expect", self.expect, Expect), ("about", self.about, About)):
+            if not isinstance(value, kind):
+                words = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
+                raise AssayError(f"measured claim '{self.name}' has {name}={value!r}; give one of {words}")
         if self.looks < 1:
             raise AssayError(f"measured claim '{self.name}' has looks={self.looks}; give 1 or more")
         if self.seeds < 2:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.core.slots.scene import ALONE
 from assay.method import BIGRAMS, Experience, Recipe, random, recipes
 from assay.methods.clip_cov import DropHighCovariance, covariance_of, kl_cov, recipe
@@ -52,10 +52,11 @@ CLAIMS = Claims(
         Exact("the gradient of kl_cov is its formula's",
               lambda: probes.formula_gap(kl_cov(), DATA, kl_cov_by_hand), at_most=1e-9, of="kl-cov"),
         Measured("it keeps more entropy than grpo, mean over the run", "many-ways", watched(recipe(BIGRAMS)),
-                 watched(recipes.grpo(BIGRAMS)), Average("entropy"), seeds=10, minutes=10.0, steps=100, looks=2),
+                 watched(recipes.grpo(BIGRAMS)), Average("entropy"), seeds=10, minutes=10.0, steps=100, looks=2,
+                 about=About.MECHANISM),
         Measured("kl_cov keeps more entropy than grpo, mean over the last fifth of the run",
                  "sorting-5", watched(kl_cov()), watched(recipes.grpo()),
-                 Average("entropy", 0.2), seeds=5, steps=100, warmup=60),
+                 Average("entropy", 0.2), seeds=5, steps=100, warmup=60, about=About.MECHANISM),
     ),
     mutants=(
         Edit("the largest ones", DropHighCovariance.apply, "lots(experience, scene.draw)", "-covariance"),

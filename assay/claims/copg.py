@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import Area, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Area, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import STALE, TABLE, Copy, Recipe, divergences, recipes
 from assay.methods.copg import recipe
 from assay.parts import KlToReference, RegressLogRatio, SequenceSum
@@ -65,10 +65,10 @@ CLAIMS = Claims(
         Measured("off-policy it ends nearer the optimum than with a value baseline", "",
                  lambda seed: distance_after(recipe(TABLE, BETA), seed),
                  lambda seed: distance_after(with_kl_loss(recipes.reinforce(TABLE), BETA), seed),
-                 expect=Expect.BELOW, seeds=20, minutes=10.0, looks=3),
+                 expect=Expect.BELOW, seeds=20, minutes=10.0, looks=3, about=About.MECHANISM),
         Measured("from answers of 40 updates ago it learns faster than dpo: mean pass rate over the run", "stale",
                  recipe(STALE).set("rollout.delay", 40), recipes.dpo(STALE).set("rollout.delay", 40),
-                 Area("pass_rate"), seeds=5, minutes=2.0, steps=100),
+                 Area("pass_rate"), seeds=5, minutes=2.0, steps=100, about=About.HEADLINE),
     ),
     mutants=(
         Edit("no reference", RegressLogRatio.__call__, "view.scored.logp - old", "view.scored.logp"),

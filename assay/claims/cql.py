@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Measured, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.probes import steps
 from assay.method import CONTINUOUS, CONTROL, Preset, cql, recipes
 from assay.methods.cql import HeldGap, cql_lagrange
@@ -76,9 +76,9 @@ CLAIMS = Claims(
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(cql(CONTROL, Log(20)), cartpole()), equals=0.0),
         Measured("on an expert's log it works where double DQN does not", "cartpole", cql(CONTROL, NARROW),
-                 cql(CONTROL, NARROW, weight=0.0), seeds=5, minutes=2.0, steps=150),
+                 cql(CONTROL, NARROW, weight=0.0), seeds=5, minutes=2.0, steps=150, about=About.HEADLINE),
         Measured("where no episode has all good pieces it scores 0.2 above cloning: it stitches",
                  "logged-tree:stitching=4,coverage=1", cql(CONTROL, TENTHS), recipes.bc(), margin=0.2, seeds=5, looks=3,
-                 steps=40),
+                 steps=40, about=About.HEADLINE),
     ),
 )

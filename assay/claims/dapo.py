@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.engine.loop import Loop
 from assay.method import CONTROL, TABLE, Experience, Scene, Verifier, recipes
 from assay.parts import Informative, OverlongPenalty
@@ -64,7 +64,7 @@ CLAIMS = Claims(
         Exact("groups of equal rewards are sampled again, in three rounds", rounds_without_signal, equals=3.0),
         Measured("fewer groups without signal reach the update than in grpo", "sorting-5", recipes.dapo(),
                  recipes.grpo(), Average("zero_advantage_groups"), Expect.BELOW, margin=0.05, seeds=5, minutes=4.0,
-                 steps=100, warmup=60),
+                 steps=100, warmup=60, about=About.COMPONENT),
     ),
     mutants=(
         Edit("long answers gain", OverlongPenalty.apply, "begin - length", "length - begin"),

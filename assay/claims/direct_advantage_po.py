@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.claims.testbeds.language.places import key_decisions, true_advantage
 from assay.engine.loop import Loop
 from assay.method import PLACES, Experience, Recipe, recipes
@@ -92,7 +92,8 @@ CLAIMS = Claims(
         Exact("the frozen start answers; both models are handed on", lambda: wrong_phases(recipe()), equals=0.0),
         Measured("where 2 of 3 tokens decide, its advantages are nearer the true ones than centred outcomes are: "
                  "correlation at the start", "", lambda seed: credit_of(recipe(SEEN, length=1), seed),
-                 lambda seed: credit_of(recipes.group_reinforce(SEEN), seed), minutes=3.0, looks=2),
+                 lambda seed: credit_of(recipes.group_reinforce(SEEN), seed), minutes=3.0, looks=2,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("logits as values", AsProbability.apply, 'column("value").sigmoid()', 'column("value")'),

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes
 from assay.claims.testbeds.language.sparse import levels
 from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Draw, Experience, Origin, Recipe, Scene
@@ -96,7 +96,8 @@ CLAIMS = Claims(
               lambda: wrong_rehearsal(recipe(BIGRAMS)), equals=0.0),
         Measured("where contexts share parameters it keeps more of pass@64 than the reverse KL of the same weight",
                  "many-ways:right=94", recipe(BIGRAMS, eta=0.5).set("actor.rank", 4),
-                 reverse(BIGRAMS, 0.5).set("actor.rank", 4), Final("pass@64"), minutes=6.0, steps=100, looks=2),
+                 reverse(BIGRAMS, 0.5).set("actor.rank", 4), Final("pass@64"), minutes=6.0, steps=100, looks=2,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("u upside down", CoveringDivergence.__call__, "view.scored.logp - batch.logp.detach()",

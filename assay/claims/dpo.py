@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch.nn.functional import logsigmoid
 
-from assay.claims import Claims, Edit, Exact, Gain, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, probes
 from assay.method import Experience, recipes
 from assay.parts import PairUp
 
@@ -50,6 +50,7 @@ CLAIMS = Claims(
             minutes=4.0,
             steps=100,
             warmup=60,
+            about=About.HEADLINE,
         ),
     ),
     mutants=(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from assay.claims import Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Exact, Measured, by_hand, probes
 from assay.method import TABLE, Experience, Recipe, Vocabulary
 from assay.methods.dpo_q_function import recipe
 
@@ -161,8 +161,9 @@ CLAIMS = Claims(
         Exact("its answer is that of a beam of 5 by enumeration, or of 2",
               lambda: wrong_beams(recipe(), 5) + wrong_beams(recipe(width=2), 2), equals=0.0),
         Measured("it finds the spoilt letter more often than the reference's log-probability", "",
-                 lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0),
+                 lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0,
+                 about=About.MECHANISM),
         Measured("a beam of 5 finds better words than greedy decoding", "", lambda seed: beamed(seed, 5),
-                 lambda seed: beamed(seed, 1), seeds=20, minutes=10.0, looks=3),
+                 lambda seed: beamed(seed, 1), seeds=20, minutes=10.0, looks=3, about=About.HEADLINE),
     ),
 )

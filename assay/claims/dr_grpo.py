@@ -1,7 +1,7 @@
 """Claims of dr-grpo: its loss by hand, exact and measured claims, mutants."""
 
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.method import recipes
 
 CLAIMS = Claims(
@@ -22,6 +22,7 @@ CLAIMS = Claims(
             minutes=4.0,
             steps=100,
             warmup=60,
+            about=About.MECHANISM,
         ),
     ),
     mutants=(

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Average, Claims, Edit, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Edit, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Experience, recipes
 from assay.methods.dsdr import Distinct, distinctness, recipe
 
@@ -40,7 +40,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Measured("fewer groups are without advantage than in grpo, mean over the run", "many-ways", recipe(BIGRAMS),
-                 recipes.grpo(BIGRAMS), Average("zero_advantage_groups"), Expect.BELOW, minutes=6.0, steps=80, looks=2),
+                 recipes.grpo(BIGRAMS), Average("zero_advantage_groups"), Expect.BELOW, minutes=6.0, steps=80, looks=2,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("tau divides", Distinct.apply, "self.tau * distinct", "distinct / self.tau"),

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from assay.claims import Average, Claims, Edit, Exact, Measured, probes
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.method import CONTROL, TABLE, Origin, Preset, Recipe
 from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
@@ -87,11 +87,11 @@ CLAIMS = Claims(
         Measured(
             "with large rewards f-DVL learns sooner than XQL",
             "gridworld", f_dvl(TABLE, ImplicitMaximum(), 100.0), f_dvl(TABLE, XQL, 100.0),
-            metric=Average("evaluation"), seeds=5, minutes=1.0, steps=60,
+            metric=Average("evaluation"), seeds=5, minutes=1.0, steps=60, about=About.HEADLINE,
         ),
         Measured(
             "from one expert episode and random ones ReCOIL does better than cloning the expert's",
-            "cartpole", recoil(), cloned(), seeds=5, minutes=4.0, steps=100,
+            "cartpole", recoil(), cloned(), seeds=5, minutes=4.0, steps=100, about=About.HEADLINE,
         ),
     ),
 )

@@ -7,7 +7,7 @@ from math import exp, log, sqrt
 import numpy as np
 import torch
 
-from assay.claims import Average, Claims, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import AssayError, Draw, Recipe, Scene, recipes
 from assay.methods.dump import SourceBandit, recipe
 from assay.rollouts.text import CharacterTokenizer
@@ -108,6 +108,7 @@ CLAIMS = Claims(
         Exact("a task without sources is refused", lambda: accepted_without_sources(recipe()), equals=0.0,
               of="refusals"),
         Measured("its mean held-out score over the run is higher than with equal shares", "sorting-3-to-8", recipe(),
-                 recipes.grpo(), metric=Average("evaluation"), seeds=5, minutes=5.0, steps=100, warmup=60),
+                 recipes.grpo(), metric=Average("evaluation"), seeds=5, minutes=5.0, steps=100, warmup=60,
+                 about=About.HEADLINE),
     ),
 )

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS
 from assay.methods.echo_chamber import ANCHORED, recipe
 from assay.parts import CountModes
@@ -39,9 +39,9 @@ CLAIMS = Claims(
         Exact("answers of each format are counted", lambda: probes.mode_gap(recipe(), SCRIPT), at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), BANDIT), equals=1.0, of="refusals"),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),
-                 seeds=10, minutes=4.0, steps=100, looks=2),
+                 seeds=10, minutes=4.0, steps=100, looks=2, about=About.HEADLINE),
         Measured("the KL to the start leaves more of the mixture", "formats", ALONE, WITH_KL, Final("own_share"),
-                 seeds=10, minutes=6.0, steps=100, looks=2),
+                 seeds=10, minutes=6.0, steps=100, looks=2, about=About.COMPONENT),
     ),
     mutants=(
         Edit("a part of the answer is enough", CountModes.mode_of, "re.fullmatch", "re.search"),

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, frames_a_second, late, unequal
 from assay.claims.systems.answers import wall_frames_a_second
 from assay.method import CONTINUOUS, Recipe, recipes
@@ -117,9 +117,9 @@ CLAIMS = Claims(
               of="schedules"),
         Exact("environments that are slow in turns, 1 + 3 and 3 + 1, take 4 apart", lambda: in_turns(1), equals=4.0),
         Measured("with exponential times 4 of 8 give 1.6 times the frames a second of 8 of 8 (virtual clock)", "",
-                 speedup_of_half, 1.0, margin=0.6, seeds=10, minutes=0.3),
+                 speedup_of_half, 1.0, margin=0.6, seeds=10, minutes=0.3, about=About.MECHANISM),
         Measured("with processes that sleep 50 ms 4 of 8 give 1.2 times the frames a second of 8 of 8 (wall clock)",
-                 "", wall_speedup, 1.0, margin=0.2, seeds=5, minutes=2.0),
+                 "", wall_speedup, 1.0, margin=0.2, seeds=5, minutes=2.0, about=About.HEADLINE),
     ),
     mutants=(
         Edit("actions of other instances", stepped_apart, "decided[0][rows]", "decided[0][: len(rows)]"),

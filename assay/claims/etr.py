@@ -6,7 +6,7 @@ from math import tanh
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.claims.testbeds.language.graded import judge
 from assay.engine.loop import Loop
 from assay.method import PLACES, Experience, Need, Recipe, recipes
@@ -94,7 +94,8 @@ CLAIMS = Claims(
               + abs(room(recipe(variance=-2.0), 1.0, 4) - 0.1), at_most=1e-9),
         Measured("after 8 epochs it has cut less of the largest quarter of |A|, relative to all, than grpo with the "
                  "same mean range", "", lambda seed: cut_of_strong(OURS, seed),
-                 lambda seed: cut_of_strong(MATCHED, seed), expect=Expect.BELOW, seeds=10, minutes=3.0, looks=2),
+                 lambda seed: cut_of_strong(MATCHED, seed), expect=Expect.BELOW, seeds=10, minutes=3.0, looks=2,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("strong signals have less room", ElasticRange.apply, "1.0 + self.by_advantage", "1.0 - self.by_advantage"),

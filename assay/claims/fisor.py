@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, probes
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
@@ -182,10 +182,11 @@ CLAIMS = Claims(
         Exact("data without costs are refused", lambda: probes.is_refused(fisor(), pendulum()), equals=1.0),
         Measured("its episodes cost less than those of a clone of the same log",
                  "steered-hazards", fisor(), cloned_diffusion(),
-                 metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0),
+                 metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0,
+                 about=About.HEADLINE),
         Measured("it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", fisor(), 5.0,
-                 seeds=5, minutes=2.5),
+                 seeds=5, minutes=2.5, about=About.HEADLINE),
         Measured("it knows the safe states better than by the behaviour's mean harm", "", known_safe, known_by_mean,
-                 seeds=5, minutes=1.5),
+                 seeds=5, minutes=1.5, about=About.MECHANISM),
     ),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
 from assay.method import PLACES, recipes
 from assay.parts import Clip
 
@@ -32,6 +32,7 @@ CLAIMS = Claims(
             seeds=5,
             minutes=1.0,
             steps=60,
+            about=About.MECHANISM,
         ),
         Measured(
             "where prompts pay no constants its score is within 0.05 of reinforce's",
@@ -44,6 +45,7 @@ CLAIMS = Claims(
             seeds=5,
             minutes=1.0,
             steps=60,
+            about=About.COMPONENT,
         ),
     ),
     mutants=(

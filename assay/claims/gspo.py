@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import recipes
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
@@ -29,6 +29,7 @@ CLAIMS = Claims(
             minutes=4.0,
             steps=100,
             warmup=60,
+            about=About.MECHANISM,
         ),
     ),
     mutants=(

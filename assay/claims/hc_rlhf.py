@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.engine import evaluation
 from assay.method import TABLE, AssayError, Experience, Recipe
 from assay.methods.hc_rlhf import CostCertificate, Pessimistic, augmented_cost, recipe
@@ -138,11 +138,13 @@ CLAIMS = Claims(
         Exact("a task without costs is refused", lambda: not probes.is_refused(recipe(), hazards())
               and probes.is_refused(recipe(), cartpole()), equals=1.0),
         Measured("it hands out an unsafe policy less often than delta", "", lambda seed: trials(seed).unsafe, 0.1,
-                 expect=Expect.BELOW, seeds=5, minutes=1.0),
+                 expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.HEADLINE),
         Measured("a plain multiplier without the test hands out an unsafe policy more often than delta", "",
-                 lambda seed: trials(seed, 0.0, 0.0, tested=False).unsafe, 0.1, seeds=5, minutes=1.0),
+                 lambda seed: trials(seed, 0.0, 0.0, tested=False).unsafe, 0.1, seeds=5, minutes=1.0,
+                 about=About.COMPONENT),
         Measured("pessimism finds more solutions than a plain multiplier with the test", "",
-                 lambda seed: trials(seed).solved, lambda seed: trials(seed, 0.0, 0.0).solved, seeds=5, minutes=2.0),
+                 lambda seed: trials(seed).solved, lambda seed: trials(seed, 0.0, 0.0).solved, seeds=5, minutes=2.0,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("a file's prompts are counted round and round", evaluation.certified_starts,

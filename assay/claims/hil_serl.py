@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Average, Claims, Edit, Exact, Expect, Measured, probes, same_gradient
+from assay.claims import About, Average, Claims, Edit, Exact, Expect, Measured, probes, same_gradient
 from assay.claims.classified import classifier_claims
 from assay.claims.probes import classified as hand, steps
 from assay.method import DEMOS, Context, Draw, Experience, Origin, Recipe, Scene, concatenate
@@ -214,10 +214,11 @@ CLAIMS = Claims(
         Exact("an evaluation has no overseer", lambda: recipe().policy({"actor": 1.0}), equals=1.0, of="sources"),
         Measured("with two walls before the hole, paid by the task, it succeeds more often in the last quarter of "
                  "1,280 decisions than with the demonstrations alone", "walled-peg", recipe(learned=False),
-                 recipe(rate=0.0, learned=False), metric=Average("evaluation", 0.25), seeds=5, minutes=6.0, steps=160),
+                 recipe(rate=0.0, learned=False), metric=Average("evaluation", 0.25), seeds=5, minutes=6.0, steps=160,
+                 about=About.HEADLINE),
         Measured("with two walls before the hole the overseer takes less than 5 % of the last fifth of the decisions",
                  "walled-peg",
                  recipe(learned=False), 0.05, metric=Average("intervened", 0.2), expect=Expect.BELOW, seeds=5,
-                 minutes=3.0, steps=160),
+                 minutes=3.0, steps=160, about=About.MECHANISM),
     ),
 )

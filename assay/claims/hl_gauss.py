@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, probes
 from assay.claims.probes import steps
 from assay.method import CONTINUOUS, CONTROL, TABLE, Box, Context, Experience, ModelSpec, Spec, random, recipes
 from assay.methods.hl_gauss import CrossEntropy, HlGauss, cross_entropy, hl_gauss
@@ -148,9 +148,10 @@ CLAIMS = Claims(
         Exact("with ppo its critic's gradient is that of the formula", lambda: probes.formula_gap(
               hl_gauss(TABLE), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
         Measured("it follows moving targets better than regression", "", classified, regressed,
-                 expect=Expect.BELOW, seeds=5, minutes=1.0),
+                 expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.MECHANISM),
         Measured("it follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
-                 expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4),
-        Measured("it scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0),
+                 expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4, about=About.MECHANISM),
+        Measured("it scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0,
+                 about=About.HEADLINE),
     ),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.method import TABLE, iql, recipes
 from assay.parts import AdvantageRegression, Log, RecordedAction
@@ -49,8 +49,8 @@ CLAIMS = Claims(
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld()), equals=0.0, of="table"),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),
-                 iql(TABLE, RANDOM, inverse_temperature=0.0), seeds=5, minutes=1.0, steps=120),
+                 iql(TABLE, RANDOM, inverse_temperature=0.0), seeds=5, minutes=1.0, steps=120, about=About.HEADLINE),
         Measured("where no episode has all good pieces it scores 0.2 above cloning: it stitches", STITCHED,
-                 iql(log=TENTHS), recipes.bc(), margin=0.2, seeds=5, looks=3, steps=40),
+                 iql(log=TENTHS), recipes.bc(), margin=0.2, seeds=5, looks=3, steps=40, about=About.HEADLINE),
     ),
 )

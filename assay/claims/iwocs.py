@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
 from assay.engine.engine import Engine
@@ -281,11 +281,13 @@ CLAIMS = Claims(
               equals=0.0),
         Exact("networks count where they have data, all where none has", validity_errors, equals=0.0),
         Exact("networks learn by double DQN; coders fit their data and its 95 % quantile", solving_gap, at_most=1e-9),
-        Measured("on windy walks its worst value is above the nominal policy's", "", found, nominal, minutes=0.1),
-        Measured("on windy walks its worst value is above domain randomisation's", "", found, on_average, minutes=0.1),
+        Measured("on windy walks its worst value is above the nominal policy's", "", found, nominal, minutes=0.1,
+                 about=About.HEADLINE),
+        Measured("on windy walks its worst value is above domain randomisation's", "", found, on_average, minutes=0.1,
+                 about=About.HEADLINE),
         Measured("on windy walks its worst value is robust value iteration's", "", found, by_value_iteration,
-                 expect=Expect.WITHIN, margin=1e-6, minutes=0.1),
+                 expect=Expect.WITHIN, margin=1e-6, minutes=0.1, about=About.MECHANISM),
         Measured("with dqn its worst return is above dqn's", "windy-walk", iwocs(), quick_dqn().set("steps", 600),
-                 metric=Final("evaluation_worst"), seeds=5, minutes=7.0),
+                 metric=Final("evaluation_worst"), seeds=5, minutes=7.0, about=About.HEADLINE),
     ),
 )

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.claims.probes.completions import Listed
 from assay.claims.probes.estimators import bandit_gradient_of
 from assay.claims.testbeds.language.enumerable import SIGNS, TOKENS
@@ -144,7 +144,7 @@ CLAIMS = Claims(
               tolerance=0.0),
         Measured("it spends fewer tokens for a right answer than without the length reward, where waiting is free", "",
                  lambda seed: cost(recipe(PLACES), seed), lambda seed: cost(any_length(PLACES), seed),
-                 expect=Expect.BELOW, seeds=10, minutes=3.0, looks=2),
+                 expect=Expect.BELOW, seeds=10, minutes=3.0, looks=2, about=About.COMPONENT),
     ),
     mutants=(
         Edit("a short wrong answer is paid", LengthReward.rescored, "worth.clamp(max=0.0)", "worth"),

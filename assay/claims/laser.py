@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import Draw, Recipe, Task, groups
 from assay.methods.laser import SilentDecoder, SpareToken, balance, blended, recipe
 from assay.tasks.language.addition import addition
@@ -103,7 +103,7 @@ CLAIMS = Claims(
               at_most=1e-5),
         Measured("its own score tells right answers from wrong ones better (AUC) than their mean log-probability",
                  "sorting-3", recipe(spare=SMALL).set("actor.width", 32).set("actor.layers", 1), 0.0,
-                 metric=Separation(SMALL), seeds=10, minutes=6.0, steps=60, warmup=300),
+                 metric=Separation(SMALL), seeds=10, minutes=6.0, steps=60, warmup=300, about=About.HEADLINE),
     ),
     mutants=(
         Edit("cut answers too", SpareToken.of, "ends = finished(rows)", "ends = rows.terminal & rows.mask"),

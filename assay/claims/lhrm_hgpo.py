@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes
 from assay.claims.testbeds.language.formats import formats
 from assay.method import BIGRAMS, Experience, Recipe, recipes
 from assay.methods.lhrm_hgpo import MODES, ForcedFirst, HybridCredit, halves, is_best, opening_logp, recipe, tags
@@ -88,7 +88,7 @@ CLAIMS = Claims(
               recipe(), cartpole()) and probes.is_refused(tags(), DIGITS), equals=1.0, of="tags"),
         Measured("it takes the mode that a prompt needs more often than grpo, which begins freely", MODES,
                  recipe(BIGRAMS).set("actor.rank", 0), recipes.grpo(BIGRAMS).set("actor.rank", 0),
-                 Final("cheapest_share"), seeds=10, minutes=6.0, steps=100, looks=2),
+                 Final("cheapest_share"), seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("the mode's credit on all tokens", HybridCredit.apply, ' * experience.column("forced")', ""),

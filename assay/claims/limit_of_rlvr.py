@@ -1,6 +1,6 @@
 """Claims of limit-of-rlvr: its loss by hand, exact and measured claims, mutants."""
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.claims.metrics import sampled
 from assay.claims.testbeds.language.sparse import many_ways
 from assay.engine.loop import Loop
@@ -64,14 +64,15 @@ CLAIMS = Claims(
         Exact("an untrained policy has the boundary of its start", lambda: boundary(
               SHARED, many_ways(), 0, steps=0, prompts=16, samples=8).moved, equals=0.0, of="theory"),
         Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", SHARED,
-                 START["pass@64"], Final("pass@64"), Expect.BELOW, seeds=10, minutes=4.0, steps=150, looks=2),
+                 START["pass@64"], Final("pass@64"), Expect.BELOW, seeds=10, minutes=4.0, steps=150, looks=2,
+                 about=About.HEADLINE),
         Measured("where prompts share parameters pass@1 ends above the start's",
                  "many-ways", SHARED, START["pass_rate"], Final("pass_rate"), seeds=10,
-                 minutes=4.0, steps=150, looks=2),
+                 minutes=4.0, steps=150, looks=2, about=About.HEADLINE),
         Measured("where prompts share parameters the start overtakes before k = 64",
-                 "", crossing, 64.0, expect=Expect.BELOW, seeds=10, minutes=4.0),
+                 "", crossing, 64.0, expect=Expect.BELOW, seeds=10, minutes=4.0, about=About.HEADLINE),
         Measured("control: with a row for each prompt pass@64 ends above the start's", "many-ways", SEPARATE,
-                 START["pass@64"], Final("pass@64"), seeds=10, minutes=4.0, steps=150, looks=2),
+                 START["pass@64"], Final("pass@64"), seeds=10, minutes=4.0, steps=150, looks=2, about=About.COMPONENT),
     ),
     mutants=(
         Edit("start and trained change places", boundary, "before, after", "after, before"),

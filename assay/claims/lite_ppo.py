@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Largest, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Largest, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, recipes
 from assay.methods.lite_ppo import BatchDeviation, recipe
 
@@ -27,9 +27,11 @@ CLAIMS = Claims(
         Exact("scales of two groups are those of their raw spreads", lambda: torch.div(*advantages(15, 8, size=16)),
               equals=1.875, tolerance=1e-6, of="sources"),
         Measured("its largest gradient is smaller than grpo's", "levels", recipe(BIGRAMS), recipes.grpo(BIGRAMS),
-                 Largest("gradient_norm/policy"), Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2),
+                 Largest("gradient_norm/policy"), Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2,
+                 about=About.MECHANISM),
         Measured("where most prompts are easy the hard level is solved more often than by grpo", "levels:easy=0.9",
-                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), minutes=6.0, steps=100, looks=2),
+                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), minutes=6.0, steps=100, looks=2,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("the deviation of centred outcomes", BatchDeviation.__call__,

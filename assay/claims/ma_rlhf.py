@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import Area, Claims, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Area, Claims, Exact, Expect, Measured, by_hand, probes
 from assay.method import CONTROL, PLACES, Experience, recipes
 from assay.methods.ma_rlhf import recipe
 
@@ -66,10 +66,10 @@ CLAIMS = Claims(
         Exact("off-policy its gradients are the formula's", gap_to_formula, at_most=1e-9),
         Measured("where 2 of 32 tokens decide it learns faster than ppo: mean pass rate over the run",
                  "key-decisions:length=32", recipe(PLACES), recipes.ppo(PLACES), Area("pass_rate"), seeds=5,
-                 minutes=10.0, steps=40, looks=3),
+                 minutes=10.0, steps=40, looks=3, about=About.HEADLINE),
         Measured("where there are 2 tokens and both decide it learns as fast as ppo, within 0.05",
                  "key-decisions:length=2",
                  recipe(PLACES), recipes.ppo(PLACES), Area("pass_rate"), Expect.WITHIN, margin=0.05, seeds=5,
-                 minutes=3.0, steps=40),
+                 minutes=3.0, steps=40, about=About.COMPONENT),
     ),
 )

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, recipes
 from assay.methods.mathforge import HarderMore, recipe
 from assay.parts import WithoutIdle
@@ -30,7 +30,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Measured("where most prompts are easy the hard level is solved more often than by grpo", "levels:easy=0.9",
-                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), minutes=6.0, steps=100, looks=2),
+                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), minutes=6.0, steps=100, looks=2,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("all groups in the softmax", HarderMore.__call__, "torch.where(has_signal, by_group.share, 0.0)",

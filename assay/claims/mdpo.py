@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.claims.probes import steps
 from assay.method import Progress, recipes
 from assay.methods.mdpo import MirrorDescent, off_policy, recipe
@@ -72,9 +72,10 @@ CLAIMS = Claims(
         Exact("mdpo:off-policy copies the old policy every 100 updates", schedule_gap, at_most=1e-6,
               of="off-policy"),
         Measured("several steps an iteration score higher than one", "cartpole", recipe(),
-                 replace(recipe(), source=FreshSequences()), seeds=5, minutes=3.0),
+                 replace(recipe(), source=FreshSequences()), seeds=5, minutes=3.0, about=About.COMPONENT),
         Measured("on a random MDP its area is no lower than ppo's, by 0.02", "random-mdp", recipe().set("steps", 15),
-                 recipes.ppo().set("steps", 15), metric=Average("evaluation"), margin=-0.02, seeds=5, looks=3),
+                 recipes.ppo().set("steps", 15), metric=Average("evaluation"), margin=-0.02, seeds=5, looks=3,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("one update a step", recipe, "base, name", "base, source=preset.on_policy_source, name"),

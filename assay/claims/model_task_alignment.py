@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Gain, Measured, PassAt, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Gain, Measured, PassAt, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.sparse import levels
 from assay.method import Recipe, Scene, recipes
 from assay.methods.model_task_alignment import Majority, OneStart, answers_of, incorrect, majority, negatives
@@ -116,7 +116,8 @@ WEAK, STRONG = 75, 200
 def aligned(name: str, warmup: int, level: float, expect: Expect) -> Measured:
     """Returns the claim on pass@8 of a start on held-out prompts, before any reinforcement."""
     start = small(recipes.sft())
-    return Measured(name, "sorting-3", start, level, PassAt(8), expect, seeds=8, minutes=5.0, steps=warmup, warmup=0)
+    return Measured(name, "sorting-3", start, level, PassAt(8), expect, seeds=8, minutes=5.0, steps=warmup, warmup=0,
+                    about=About.COMPONENT)
 
 
 def small(ours: Recipe) -> Recipe:
@@ -129,7 +130,8 @@ def gains(
 ) -> Measured:
     """Returns the claim on what 60 steps add to the held-out score of a start."""
     rival = small(theirs) if isinstance(theirs, Recipe) else theirs
-    return Measured(name, "sorting-3", small(ours), rival, Gain(), expect, margin, 8, 5.0, 60, warmup)
+    return Measured(name, "sorting-3", small(ours), rival, Gain(), expect, margin, 8, 5.0, 60, warmup,
+                    about=About.HEADLINE)
 
 
 CLAIMS = Claims(

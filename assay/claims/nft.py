@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes
 from assay.method import BIGRAMS
 from assay.methods.nft import NegativeAware, recipe
 
@@ -39,7 +39,7 @@ CLAIMS = Claims(
         Measured(
             "where prompts share parameters it is right more often than learning from right answers alone",
             "many-ways:rare=0", recipe(BIGRAMS), recipe(BIGRAMS, negative=0.0), Final("pass_rate"), seeds=5,
-            minutes=10.0, steps=100, looks=4,
+            minutes=10.0, steps=100, looks=4, about=About.HEADLINE,
         ),
     ),
     mutants=(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from assay.claims import Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Recipe
 from assay.methods.noisy_rlvr import Backward, forward, recipe
 from assay.parts import Matches, noisy
@@ -64,9 +64,11 @@ CLAIMS = Claims(
         Exact("forward uses and keeps the mean over steps of the rate that appeals find",
               lambda: distance_of_appeals(forward), equals=0.0, tolerance=2e-5),
         Measured("with rates per kind the pass rate of badly verified prompts is above the control's",
-                 "levels", PER_KIND, CONTROL, Final("pass_rate/2-hard"), seeds=8, minutes=5.0, steps=100),
+                 "levels", PER_KIND, CONTROL, Final("pass_rate/2-hard"), seeds=8, minutes=5.0, steps=100,
+                 about=About.HEADLINE),
         Measured("with one averaged rate the pass rate of badly verified prompts is within 0.05 of the control's",
                  "levels", ONE_RATE, CONTROL,
-                 Final("pass_rate/2-hard"), Expect.WITHIN, margin=0.05, seeds=8, minutes=5.0, steps=100),
+                 Final("pass_rate/2-hard"), Expect.WITHIN, margin=0.05, seeds=8, minutes=5.0, steps=100,
+                 about=About.COMPONENT),
     ),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes
 from assay.method import BIGRAMS, Recipe
 from assay.methods.nsr import negative, positive, recipe
 from assay.parts import BySign, WithoutIdle
@@ -38,7 +38,7 @@ CLAIMS = Claims(
               of="psr"),
         Measured("where contexts share parameters, wrong answers alone keep more of pass@64 than right ones alone",
                  "many-ways", negative(BIGRAMS).set("actor.rank", 4), positive(BIGRAMS).set("actor.rank", 4),
-                 Final("pass@64"), seeds=10, minutes=6.0, steps=100, looks=2),
+                 Final("pass@64"), seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("0 and 1 instead of signs", recipe, "Constant(0.5), Constant(0.5)", "Constant(0.0), Constant(1.0)"),

@@ -7,7 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.claims.testbeds.language.enumerable import DIGITS, TOKENS
 from assay.claims.testbeds.language.places import Keys, key_decisions
 from assay.engine.loop import Loop
@@ -127,7 +127,7 @@ CLAIMS = Claims(
               lambda: max(distance_from_posterior(recipe(), size) for size in (2, 3)), at_most=1e-9),
         Measured("the token model ranks tokens after the first wrong key of a wrong answer below those before it, at "
                  "equal places: AUC above 0.7", "", lambda seed: token_auc(recipe(BIGRAMS), seed), 0.7,
-                 seeds=10, minutes=2.0, looks=2),
+                 seeds=10, minutes=2.0, looks=2, about=About.COMPONENT),
     ),
     mutants=(
         Edit("all tokens in one denominator", MeanOfChosen.count, "self.weigh(batch)", "batch.weight"),

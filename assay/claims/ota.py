@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Average, Claims, Edit, Exact, Measured, probes
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes
 from assay.core.slots import ALONE
 from assay.method import Draw, Experience, Recipe
 from assay.methods.ota import ExpectileByTarget, ProposeSubgoal, TowardsSubgoal, gains, ota
@@ -164,17 +164,17 @@ CLAIMS = Claims(
         Measured(
             "for goals 40 and more steps away the advantage's sign is right more often than with n = 1",
             "corridor", ota(far=40.0), ota(option=1, far=40.0), Average("right_signs", 0.25),
-            seeds=5, minutes=2.5, steps=80,
+            seeds=5, minutes=2.5, steps=80, about=About.MECHANISM,
         ),
         Measured(
             "for goals 40 and more steps away the advantage's sign is right not less often than with one step and the "
             "same horizon, discount^(1/n)",
             "corridor", ota(far=40.0), ota(option=1, high_discount=0.95**0.2, far=40.0), Average("right_signs", 0.25),
-            margin=-0.05, seeds=5, minutes=2.5, steps=80,
+            margin=-0.05, seeds=5, minutes=2.5, steps=80, about=About.COMPONENT,
         ),
         Measured(
             "the policy reaches more held-out goals than with n = 1",
-            "pointmaze-large", ota(), ota(option=1), seeds=5, minutes=15.0, steps=100, looks=4,
+            "pointmaze-large", ota(), ota(option=1), seeds=5, minutes=15.0, steps=100, looks=4, about=About.HEADLINE,
         ),
     ),
 )

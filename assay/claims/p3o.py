@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import Area, Claims, Edit, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Area, Claims, Edit, Measured, by_hand, probes, same_gradient
 from assay.method import PLACES, recipes
 from assay.methods.p3o import JOINT, PairGradient, recipe
 
@@ -38,7 +38,7 @@ CLAIMS = Claims(
                       JOINT, partial(loss_by_hand, joint=True), PAIRS),
         Measured("where rewards have an offset of the prompt it learns faster than reinforce: mean true score", "judge",
                  recipe(PLACES, beta=0.0), recipes.reinforce(PLACES).set("group_size", 2), Area("true_score"),
-                 seeds=10, minutes=6.0, steps=60, looks=2),
+                 seeds=10, minutes=6.0, steps=60, looks=2, about=About.MECHANISM),
     ),
     mutants=(
         Edit("rewards of its own", PairGradient.__call__, "outcome - outcome[partner]", "outcome"),

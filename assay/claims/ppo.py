@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import Tensor
 
-from assay.claims import Average, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import CONTINUOUS, LANGUAGE, recipes
 
 
@@ -40,6 +40,7 @@ CLAIMS = Claims(
             margin=0.05,
             seeds=5,
             looks=3,
+            about=About.HEADLINE,
         ),
     ),
     mutants=(

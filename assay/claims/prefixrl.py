@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import Claims, Exact, Final, Gain, Measured, by_hand, probes
+from assay.claims import About, Claims, Exact, Final, Gain, Measured, by_hand, probes
 from assay.claims.probes.rollouts import small_policy
 from assay.method import PLACES, Draw, Experience, Recipe, Scene, recipes
 from assay.methods.prefixrl import FromPrefixes, own_solutions, recipe
@@ -133,15 +133,17 @@ CLAIMS = Claims(
             "where the start is right once in 10,000, without a prefix it is right more often than grpo",
             "lock:digits=4", recipe(PLACES), recipes.grpo(PLACES), Final("pass_rate"), seeds=5, minutes=10.0, steps=100,
             looks=2,
+            about=About.HEADLINE,
         ),
         Measured(
             "where the start is right once in 10,000, it opens more locks within 64 tries than grpo",
             "lock:digits=4", recipe(PLACES), recipes.grpo(PLACES), Final("pass@64"), margin=0.1, seeds=5, minutes=10.0,
-            steps=100, looks=2,
+            steps=100, looks=2, about=About.HEADLINE,
         ),
         Measured(
             "trained from prefixes alone, the score without a prefix rises",
             "sorting-5", recipe(plain=0.0), 0.0, metric=Gain(), seeds=5, minutes=4.0, steps=100, warmup=60,
+            about=About.MECHANISM,
         ),
     ),
 )

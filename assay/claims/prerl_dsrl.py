@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.claims.probes.gradients import witness
 from assay.claims.probes.greedy import said
 from assay.method import LANGUAGE, Draw, Experience, Progress, Recipe, Scene, text
@@ -119,7 +119,8 @@ CLAIMS = Claims(
         Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
               of="refusals"),
         Measured("the gradients of log P(y) and log P(y | x) of a sampled answer are closer than those of two answers: "
-                 "difference of the mean cosines", "sorting-5", alignment, 0.0, seeds=10, minutes=4.0, looks=2),
+                 "difference of the mean cosines", "sorting-5", alignment, 0.0, seeds=10, minutes=4.0, looks=2,
+                 about=About.MECHANISM),
     ),
     mutants=(
         Edit("right answers learn", WithoutPrompt.apply, "self.coefficient * self.right, self.coefficient * self.wrong",

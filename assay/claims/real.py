@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import Area, Claims, Edit, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Area, Claims, Edit, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, recipes
 from assay.methods.real import AgainstAnchor, recipe
 
@@ -24,7 +24,7 @@ CLAIMS = Claims(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Measured("it learns faster than grpo when every batch is used eight times: mean pass rate", "levels",
                  recipe(BIGRAMS).set("source.epochs", 8), recipes.grpo(BIGRAMS).set("source.epochs", 8),
-                 Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2),
+                 Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("groups of one class learn", AgainstAnchor.__call__, "(sizes[0] > 0) & (sizes[1] > 0)", "sizes[0] >= 0"),

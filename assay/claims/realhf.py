@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import replace
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.claims.systems import placements
 from assay.claims.systems.placements import GOOD, PERFECT, POOR, Call, Graph, best, by_call, by_model, meshes, searched
 from assay.claims.systems.placements import together as all_together
@@ -128,9 +128,10 @@ CLAIMS = Claims(
         Exact("if calls scale perfectly and moving is free, nothing is gained", gain_if_perfect, equals=0.0,
               of="schedules"),
         Measured("a search from all together ends 5 seconds below one that only climbs", "", found, climbed,
-                 expect=Expect.BELOW, margin=5.0, seeds=5, minutes=0.5),
+                 expect=Expect.BELOW, margin=5.0, seeds=5, minutes=0.5, about=About.MECHANISM),
         Measured("where calls scale better the gain is small: a search ends within 1 of 43.2",
-                 "", found_if_good, 43.1683, expect=Expect.WITHIN, margin=1.0, seeds=5, minutes=0.5),
+                 "", found_if_good, 43.1683, expect=Expect.WITHIN, margin=1.0, seeds=5, minutes=0.5,
+                 about=About.COMPONENT),
     ),
     mutants=(
         Edit("devices are not held", placements.hold, "free.update(dict.fromkeys(mesh, end))", "None"),

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Gain, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, probes
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
@@ -103,8 +103,9 @@ CLAIMS = Claims(
         Exact("the flow is first matched on rows of the dataset",
               lambda: probes.foreign_rows(reinflow().before[0].recipe, pendulum()), equals=0.0, of="sources"),
         Measured("it raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
-                 metric=Gain(), seeds=5, minutes=3.0, steps=40),
+                 metric=Gain(), seeds=5, minutes=3.0, steps=40, about=About.HEADLINE),
         Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),
-                 reinflow(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40),
+                 reinflow(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40,
+                 about=About.COMPONENT),
     ),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Gain, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, probes, same_gradient
 from assay.method import recipes
 from assay.parts import OutcomeCredit
 
@@ -47,6 +47,7 @@ CLAIMS = Claims(
             minutes=4.0,
             steps=100,
             warmup=60,
+            about=About.HEADLINE,
         ),
     ),
     mutants=(

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import Area, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Area, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import PLACES, Experience, Recipe
 from assay.methods.remax import TO_GO, AgainstGreedy, recipe, single
 from assay.parts import WithGreedy
@@ -76,7 +76,7 @@ CLAIMS = Claims(
               lambda: abs(variance(TO_GO(), FLAT, 2.0) - variance(TO_GO(), FLAT)), at_most=1e-12, of="remax-to-go"),
         Measured("where rewards have an offset of the prompt it learns faster than without a baseline, at equally many "
                  "generated answers: mean true score", "judge", recipe(PLACES, AgainstGreedy(1.0, kl=0.0)),
-                 single(PLACES), Area("true_score"), seeds=10, minutes=6.0, steps=60, looks=2),
+                 single(PLACES), Area("true_score"), seeds=10, minutes=6.0, steps=60, looks=2, about=About.MECHANISM),
     ),
     mutants=(
         Edit("the last decision is not discounted", AgainstGreedy.apply, "self.discount**left",

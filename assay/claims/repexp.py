@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.claims.testbeds.language.sparse import many_ways
 from assay.method import Experience, Need, Score, text
 from assay.methods.repexp import Elliptical, Sketch, leverage, projection, recipe
@@ -128,7 +128,7 @@ CLAIMS = Claims(
         Exact("rank-one updates choose as inverses of the whole sum do", other_choices, equals=0.0),
         Measured("fewer answers are verified until the first right one of 256 than in random order", "",
                  verified_until_right, lambda seed: verified_until_right(seed, is_random=True),
-                 expect=Expect.BELOW, seeds=10, minutes=2.0),
+                 expect=Expect.BELOW, seeds=10, minutes=2.0, about=About.HEADLINE),
     ),
     mutants=(
         Edit("unsolved groups too", Elliptical.apply, "torch.where(solved,", "torch.where(solved | True,"),

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
 from assay.method import PLACES, Draw, Experience, Need, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods.retroagent import Lessons, Progress, SimilarityUtility, cosine_of, pieces, recipe
 from assay.ops.random import uniform_tensor
@@ -153,11 +153,12 @@ CLAIMS = Claims(
               lambda: shown_wrongly(recipe()), equals=0.0),
         Measured("similarity and utility choose lessons that help more often than similarity alone", "",
                  lambda seed: mean_success(Lessons(), seed), lambda seed: mean_success(SIMILAR, seed),
-                 seeds=20, minutes=0.5),
+                 seeds=20, minutes=0.5, about=About.COMPONENT),
         Measured("where the start is right once in 10,000, paid progress is worth 0.2 of grpo's pass rate or more",
                  "lock:digits=4", recipe(PLACES, lessons=False), recipes.grpo(PLACES), Final("pass_rate"), margin=0.2,
-                 seeds=5, minutes=3.0, steps=100),
+                 seeds=5, minutes=3.0, steps=100, about=About.MECHANISM),
         Measured("with progress paid it scores higher than grpo where groups mostly fail; refuted by no gain",
-                 "sorting-3", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=80, warmup=30),
+                 "sorting-3", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=80, warmup=30,
+                 about=About.HEADLINE),
     ),
 )

@@ -1,7 +1,7 @@
 """Claims of rloo: its loss by hand, exact and measured claims, mutants."""
 
 
-from assay.claims import Claims, Edit, Expect, Final, Measured, by_hand, same_gradient
+from assay.claims import About, Claims, Edit, Expect, Final, Measured, by_hand, same_gradient
 from assay.method import PLACES, recipes
 
 CLAIMS = Claims(
@@ -17,6 +17,7 @@ CLAIMS = Claims(
             seeds=5,
             minutes=1.0,
             steps=60,
+            about=About.MECHANISM,
         ),
         Measured(
             "where prompts pay no constants its score is within 0.05 of reinforce's",
@@ -29,6 +30,7 @@ CLAIMS = Claims(
             seeds=5,
             minutes=1.0,
             steps=60,
+            about=About.COMPONENT,
         ),
     ),
     mutants=(

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Exact, Measured, by_hand, probes, same_gradient
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.method import Draw, Recipe, Scene, recipes
@@ -82,6 +82,6 @@ CLAIMS = Claims(
                       lambda: replace(recipe(), rewards=()), loss_by_hand),
         Measured("the reward tells right rollouts from wrong ones better (AUC) than with the likelihood of the answer",
                  "", lambda seed: auc_above_likelihood(seed, mean_probability, likelihood), 0.0,
-                 seeds=5, minutes=2.0),
+                 seeds=5, minutes=2.0, about=About.MECHANISM),
     ),
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from assay.claims import Area, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Area, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Reward, recipes
 from assay.methods.rlsp import recipe, search, with_rewards
 from assay.parts import Matches
@@ -48,9 +48,10 @@ CLAIMS = Claims(
         Exact("steps of search pay 0, 0.1, 0.15 beside 0.8",
               lambda: probes.reward_gap(search(), BY_STEPS), at_most=1e-6),
         Measured("where errors are planted it learns faster to take them back than with the verifier alone", "redo",
-                 OURS, VERIFIER, Area("pass_rate/planted"), seeds=10, minutes=6.0, steps=100, looks=2),
+                 OURS, VERIFIER, Area("pass_rate/planted"), seeds=10, minutes=6.0, steps=100, looks=2,
+                 about=About.HEADLINE),
         Measured("control: effort alone solves less than the verifier", "redo", PADDING, VERIFIER, Final("pass_rate"),
-                 Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2),
+                 Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2, about=About.COMPONENT),
     ),
     mutants=(
         Edit("effort grows without end", Matches.apply, "1.0 - self.decay**", "self.decay * "),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
 from assay.claims.testbeds.control.cost_corridor import within_budget
 from assay.method import Draw, Experience, Recipe, Scene, random, recipes, safe_ppo
 from assay.methods.safe_rl_review import lagrange, projected
@@ -159,12 +159,12 @@ CLAIMS = Claims(
         Measured(
             "in cost-corridor its held-out return less what is beyond the budget is above ppo's, by 1",
             "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), recipes.ppo(), metric=within_budget(10.0),
-            margin=1.0, seeds=5, looks=3, steps=20,
+            margin=1.0, seeds=5, looks=3, steps=20, about=About.HEADLINE,
         ),
         Measured(
             "in cost-corridor its held-out cost ends within a tenth of the budget of 10",
             "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), 10.0, metric=Final("evaluation_cost"),
-            expect=Expect.WITHIN, margin=1.0, seeds=5, looks=3, steps=20,
+            expect=Expect.WITHIN, margin=1.0, seeds=5, looks=3, steps=20, about=About.MECHANISM,
         ),
     ),
     mutants=(

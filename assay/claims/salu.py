@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from assay.claims import Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import Verifier
 from assay.methods.salu import ABSTAINED, recipe
 from assay.parts import ByLabel
@@ -48,9 +48,10 @@ CLAIMS = Claims(
         same_gradient("its gradients are those of ppo with the KL also where most advantages are negative",
                       lambda: replace(recipe(), rewards=()), losses_by_hand, lambda: probes.fragments(lower=1.0)),
         Measured("its held-out score (right, or abstained where due) is above that of correctness alone",
-                 "needle-1", SMALL, CORRECTNESS, **BUDGET),  # type: ignore[arg-type]
+                 "needle-1", SMALL, CORRECTNESS, about=About.HEADLINE, **BUDGET),  # type: ignore[arg-type]
         Measured("fewer unanswerable questions get an answer than with correctness alone",
                  "needle-1", SMALL, CORRECTNESS,
-                 Average("verdict/unanswerable/wrong", 0.25), Expect.BELOW, **BUDGET),  # type: ignore[arg-type]
+                 Average("verdict/unanswerable/wrong", 0.25), Expect.BELOW,
+                 about=About.MECHANISM, **BUDGET),  # type: ignore[arg-type]
     ),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import recipes
 
 
@@ -21,7 +21,7 @@ CLAIMS = Claims(
             at_most=1e-6,
         ),
         Measured("it is not worse than grpo by more than 0.1", "sorting-5", recipes.sapo(), recipes.grpo(), margin=-0.1,
-                 seeds=5, minutes=4.0, steps=100, warmup=60),
+                 seeds=5, minutes=4.0, steps=100, warmup=60, about=About.MECHANISM),
     ),
     mutants=(
         Edit("one temperature", recipes.sapo, "SoftGate(1.0, 1.05)", "SoftGate(1.0, 1.0)"),

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Exact, Measured, probes
+from assay.claims import About, Claims, Exact, Measured, probes
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -136,6 +136,6 @@ CLAIMS = Claims(
         Exact("the teacher's numbers are those of the model after the first other correct answer",
               lambda: max(teacher_gap(recipe(), num) for num in (100, 5)), at_most=1e-4),
         Measured("it scores higher than grpo at equal samples", "sorting-6", reading(recipe()), reading(recipes.grpo()),
-                 seeds=5, steps=40, warmup=0),
+                 seeds=5, steps=40, warmup=0, about=About.HEADLINE),
     ),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.sparse import levels
 from assay.engine.loop import Loop
 from assay.method import BIGRAMS, recipes
@@ -39,7 +39,7 @@ CLAIMS = Claims(
               of="refusals"),
         Measured("where contexts share parameters it keeps more of pass@64 than grpo at equal steps", "many-ways",
                  recipe(BIGRAMS).set("actor.rank", 4), recipes.grpo(BIGRAMS).set("actor.rank", 4), Final("pass@64"),
-                 seeds=10, minutes=6.0, steps=100, looks=2),
+                 seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("a partial reward counts as solved", WithGreedy.__call__, "outcome < self.solved", "outcome <= 0"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Exact, Measured, by_hand, probes
 from assay.method import Experience
 from assay.methods.self_redteam import FixedOpponents, recipe
 from assay.tasks.language.redteam import RedTeaming
@@ -42,6 +42,6 @@ CLAIMS = Claims(
         Exact("a task that is not a game is refused", lambda: not probes.is_refused(recipe(), RedTeaming())
               and probes.is_refused(recipe(), sorting()), equals=1.0),
         Measured("a defender of self-play is right more often on unseen combinations than one of static attacks",
-                 "red-teaming", SMALL, STATIC, seeds=5, minutes=5.0, steps=60, warmup=100),
+                 "red-teaming", SMALL, STATIC, seeds=5, minutes=5.0, steps=60, warmup=100, about=About.HEADLINE),
     ),
 )

@@ -1,6 +1,6 @@
 """Claims of sft: its loss by hand, exact and measured claims, mutants."""
 
-from assay.claims import Claims, Edit, Exact, Gain, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, probes
 from assay.method import recipes
 from assay.parts import LogLikelihood
 
@@ -32,6 +32,7 @@ CLAIMS = Claims(
             seeds=5,
             minutes=1,
             steps=100,
+            about=About.HEADLINE,
         ),
     ),
 )

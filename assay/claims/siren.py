@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Experience, Phase, Recipe, nucleus_entropy, recipes
 from assay.methods.siren import USUAL, AnchorEntropy, recipe
 from assay.parts import MaskedEntropy
@@ -60,7 +60,7 @@ CLAIMS = Claims(
                  partial(recipe, mass=2.0, peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0)),
         Measured("it finds more different right answers in eight samples than without the term", "many-ways",
                  started(recipe(BIGRAMS)), started(recipe(BIGRAMS, beta=0.0)), Final("distinct@8"), seeds=10,
-                 minutes=10.0, steps=100, looks=2),
+                 minutes=10.0, steps=100, looks=2, about=About.MECHANISM),
     ),
     mutants=(
         Edit("a token too many", nucleus_entropy, "(prob if crossing else 0.0)", "prob"),

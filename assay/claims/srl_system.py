@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, late, unequal, wall_frames_a_second
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.method import recipes
@@ -73,7 +73,7 @@ CLAIMS = Claims(
               of="sources"),
         Measured("with sleeping environments (20 ms) four processes give 1.4 times the frames a second of one (wall "
                  "clock)",
-                 "", wall_speedup, 1.0, margin=0.4, seeds=5, minutes=2.0),
+                 "", wall_speedup, 1.0, margin=0.4, seeds=5, minutes=2.0, about=About.HEADLINE),
     ),
     mutants=(
         Edit("actions of other instances", stepped_apart, "decided[0][rows]", "decided[0][: len(rows)]"),

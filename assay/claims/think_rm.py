@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.rivals import FittedFirst, Rivals
 from assay.method import PLACES, Recipe, Scene, recipes, with_regularizers
 from assay.methods.think_rm import KL, PairwiseCredit, Refitted, of_judge, recipe
@@ -128,14 +128,15 @@ CLAIMS = Claims(
                       lambda seen: by_hand.grpo_loss(seen) + penalty_by_hand(seen)),
         Measured("where no score explains the judge, its win rate against the answer that beats it most often is 0.02 "
                  "above that of grpo on a Bradley-Terry score fitted first", "judge", JUDGED, SCORED,
-                 WinRate(RIVALS, worst=True), margin=0.02, seeds=6, minutes=4.0, steps=100),
+                 WinRate(RIVALS, worst=True), margin=0.02, seeds=6, minutes=4.0, steps=100, about=About.HEADLINE),
         Measured("its win rate against the start, to which the score was fitted, is below that of grpo on the score",
-                 "judge", JUDGED, SCORED, WinRate(RIVALS), expect=Expect.BELOW, seeds=6, minutes=4.0, steps=100),
+                 "judge", JUDGED, SCORED, WinRate(RIVALS), expect=Expect.BELOW, seeds=6, minutes=4.0, steps=100,
+                 about=About.COMPONENT),
         Measured("a Bradley-Terry score refitted to every group does as well against the worst rival, within 0.02",
                  "judge", JUDGED, REFITTED, WinRate(RIVALS, worst=True), expect=Expect.WITHIN, margin=0.02,
-                 seeds=6, minutes=5.0, steps=100),
+                 seeds=6, minutes=5.0, steps=100, about=About.COMPONENT),
         Measured("with a judge of noise 0.5 its true score with graded verdicts is above that with signs",
                  "judge:noise=0", recipe(PLACES, OutcomeJudge(0.5), True), recipe(PLACES, OutcomeJudge(0.5)),
-                 Final("true_score"), seeds=8, minutes=2.0, steps=60),
+                 Final("true_score"), seeds=8, minutes=2.0, steps=60, about=About.COMPONENT),
     ),
 )

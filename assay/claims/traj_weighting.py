@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, Measured, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.probes import steps
 from assay.method import CONTINUOUS, Scene, iql
 from assay.methods.traj_weighting import recipe, weights
@@ -67,10 +67,10 @@ CLAIMS = Claims(
                       lambda: probes.transitions(probes.CHOICE_SPEC, num=64), probes.CHOICE_SPEC),
         Measured("it learns more than with uniform draws from data in which one episode in twenty is an expert's",
                  "pointmaze-umaze", recipe(CONTINUOUS, MIXED), recipe(CONTINUOUS, MIXED, math.inf), margin=0.1,
-                 seeds=5, steps=100),
+                 seeds=5, steps=100, about=About.HEADLINE),
         Measured("where the distance to the goal decides returns it learns more than weighed by returns alone",
                  "pointmaze-umaze", recipe(CONTINUOUS, MIXED), recipe(CONTINUOUS, MIXED, fitted=False), seeds=5,
-                 looks=2, steps=100),
+                 looks=2, steps=100, about=About.COMPONENT),
     ),
     mutants=(
         Edit("an episode's rows share its weight", weights, ".exp()[episode]",

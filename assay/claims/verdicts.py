@@ -151,6 +151,7 @@ def entry(
     return {
         "name": claim.name,
         "kind": "measured",
+        "about": claim.about.value,
         "task": claim.task,
         "expect": claim.expect.value,
         "margin": claim.margin,

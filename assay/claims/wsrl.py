@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Area, Claims, Dip, Edit, Exact, Measured, probes
+from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
 from assay.method import Draw, Experience, Recipe, Scene, rlpd
@@ -112,8 +112,9 @@ CLAIMS = Claims(
               lambda: (batches(wsrl())[1] - batches(wsrl(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0,
               of="retained-data"),
         Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(), wsrl(warmup=64), metric=Dip(),
-                 seeds=5, minutes=15.0, steps=140, looks=4),
+                 seeds=5, minutes=15.0, steps=140, looks=4, about=About.MECHANISM),
         Measured("it scores more over the run than RLPD, which keeps the data and has no first phase", "pendulum",
-                 wsrl(), from_scratch(), metric=Area(), seeds=5, minutes=15.0, steps=140, looks=4),
+                 wsrl(), from_scratch(), metric=Area(), seeds=5, minutes=15.0, steps=140, looks=4,
+                 about=About.HEADLINE),
     ),
 )

@@ -25,10 +25,11 @@ from assay.runs.progress import duration
 from assay.statistics.intervals import number
 
 MEANINGS = {
-    "holds": "every claim holds: its 95 % interval lies where the claim says",
-    "inconclusive": "the interval of a claim decides neither way; its row says what would",
-    "fails": "a claim is refuted: its interval lies outside of what the claim says",
+    "holds": "every claim about what the paper promises holds: its 95 % interval lies where the claim says",
+    "inconclusive": "the interval of such a claim decides neither way; its row says what would",
+    "fails": "such a claim is refuted: its interval lies outside of what the claim says",
     "stale": "the method computes other numbers since its claims were measured",
+    "no headline": "no claim about what the paper promises is measured; assay show METHOD has those that are",
     "no verdict": "not measured yet",
 }
 """Meanings of the words of a verdict."""
@@ -76,18 +77,23 @@ def with_state(verdict: str, state: str | None) -> Text:
     return Text.assemble(word(verdict), (marks.get(state or "", ""), "dim"))
 
 
-def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None = None) -> Table:
-    """Returns a table of a method's claims; `states` by claim are shown if a verdict does not fit."""
+def verdict_table(
+    verdict: Mapping[str, Any], states: Mapping[str, str] | None = None, about: Mapping[str, str] | None = None
+) -> Table:
+    """Returns a table of a method's claims; `states` by claim are shown if a verdict does not fit, `about` says what
+    the measured ones are about.
+    """
     decided = word(verdict["verdict"]) if verdict["claims"] else "none"
     title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), decided)
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("verdict", "claim", "found", "expected"):
+    for heading in ("verdict", "about", "claim", "found", "expected"):
         table.add_column(heading, overflow="fold")
     for claim in verdict["claims"]:
         shown = with_state(claim["verdict"], (states or {}).get(claim["name"]))
-        table.add_row(shown, Text(claim["name"]), Text(found(claim)), Text(expected(claim)))
+        subject = claim.get("about") or (about or {}).get(claim["name"], "")
+        table.add_row(shown, Text(subject), Text(claim["name"]), Text(found(claim)), Text(expected(claim)))
     if not verdict["claims"]:
-        table.add_row("", "it states no claims: add CLAIMS or METHOD.claims to its file")
+        table.add_row("", "", "it states no claims: add CLAIMS or METHOD.claims to its file")
     if verdict.get("file"):
         table.caption, table.caption_justify = Text(f"written to {verdict['file']}", style="dim"), "left"
     return table

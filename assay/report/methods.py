@@ -15,6 +15,7 @@ from rich.text import Text
 
 from assay.claims import stamps, verdicts
 from assay.claims.find import broken_claims, find_claims
+from assay.claims.headline import NO_HEADLINE, abouts, headline_entries, headline_state, headline_word
 from assay.claims.mutants import trial
 from assay.claims.records import read_verdict
 from assay.core.difference import ABSENT, Change, brief, differences
@@ -87,7 +88,8 @@ def method_rows() -> list[dict[str, Any]]:
                 "claims": [claim.name for claim in find_claims(name).claims],
                 "mutants": trial.read(name),
                 "verdict": verdict,
-                "state": None if verdict is None else verdicts.state(name, verdict),
+                "headline": headline_word(name, verdict),
+                "state": headline_state(name, verdict),
             }
         )
     return sorted(rows, key=lambda row: (FAMILIES.index(row["family"]), row["name"]))
@@ -118,6 +120,7 @@ def method_facts(name: str) -> dict[str, Any]:
         "recipe": describe(recipe),
         "settings": {".".join(path): describe(value) for path, value in settings(recipe).items()},
         "claims": [{"name": claim.name, "kind": type(claim).__name__.lower()} for claim in find_claims(name).claims],
+        "about": abouts(catalogue.method_key(key)),
         "mutants": trial.read(catalogue.method_key(key)),
         "verdict": verdict,
         "states": {} if verdict is None else verdicts.states(catalogue.method_key(key), verdict),
@@ -157,8 +160,8 @@ def alike(known: str, wanted: str) -> bool:
 def words_of(row: Mapping[str, Any], name: str) -> list[str]:
     """Returns the words of a row that a filter compares."""
     if name == "verdict":
-        found = [row["verdict"]["verdict"]] if row["verdict"] else ["no verdict"]
-        return [*found, *(["stale"] if row["state"] == stamps.STALE else [])]
+        stale = ["stale"] if row["state"] == stamps.STALE else []
+        return [row["headline"] if row["verdict"] else "no verdict", *stale]
     many: list[str] = [row["family"]] if name == "family" else row["worlds"] if name == "world" else row["changes"]
     return many
 
@@ -208,18 +211,23 @@ def mutants_of(row: Mapping[str, Any]) -> Text:
 
 
 def summary(row: Mapping[str, Any]) -> Text:
-    """Returns the summary of a method, its variants, and the effect of its first measured claim."""
+    """Returns the summary of a method, its variants, and the effect of its first headline claim; without a headline,
+    that of its first measured claim, and what this is about.
+    """
     variants = f"  variants: {', '.join(row['variants'])}" if row["variants"] else ""
     measured = [one for one in (row["verdict"] or {"claims": []})["claims"] if one["kind"] == "measured"]
-    effect = f"\neffect: {claims.effect(measured[0])}" if measured else ""
+    first = [*headline_entries(row["name"], row["verdict"]), *measured][:1]
+    subject = abouts(row["name"]).get(first[0]["name"], "former claim") if first else ""
+    of = f" of a {subject}" if row["headline"] == NO_HEADLINE else ""
+    effect = f"\neffect{of}: {claims.effect(first[0])}" if first else ""
     return Text.assemble(row["summary"], (variants, "dim"), (effect, "dim"))
 
 
 def verdict_word(row: Mapping[str, Any]) -> Text:
-    """Returns the verdict, with its state if it does not fit."""
+    """Returns the verdict of the headline, with its state if it does not fit."""
     if not row["verdict"]:
         return Text("no verdict", style="dim")
-    return claims.with_state(row["verdict"]["verdict"], row["state"])
+    return claims.with_state(row["headline"], row["state"])
 
 
 def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -232,8 +240,8 @@ def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     out.print(Text("verdicts", style="bold"))
     bullets(out, meaning)
     words = (
-        "of the first measured claim: ours minus theirs with its 95 % interval. points: percentage points of a share; "
-        "return, payoff, cost: per episode; decisions: environment steps or tokens; score: the claim's own measure"
+        "of the headline's first claim: ours minus theirs with its 95 % interval. points: percentage points of a "
+        "share; return, payoff, cost: per episode; decisions: environment steps or tokens; score: its own measure"
     )
     out.print(Text.assemble(("effect  ", "bold"), words))
     words = "wrong versions of the method that its exact claims reject, of those that change a run"
@@ -291,7 +299,7 @@ def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, eve
     line(out, "mutants rejected by its exact claims", claims.mutant_words(facts["mutants"]))
     out.print()
     if facts["verdict"]:
-        out.print(claims.verdict_table(facts["verdict"], facts["states"]))
+        out.print(claims.verdict_table(facts["verdict"], facts["states"], facts["about"]))
     else:
         line(out, "claims", "not measured yet")
         bullets(out, [f"{claim['name']} ({claim['kind']})" for claim in facts["claims"]])

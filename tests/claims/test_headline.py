@@ -1,0 +1,57 @@
+"""What a measured claim is about, and the verdict that the list shows."""
+
+import pytest
+
+from assay.claims import About, Claims, Exact, Expect, Measured, headline
+from assay.claims.claim import Measured as Claim
+from assay.core.errors import AssayError
+from assay.report.methods import method_rows, verdict_word
+
+
+def stated(about: About, name: str = "m") -> Claim:
+    return Measured(name, "", lambda seed: 1.0 + seed, 0.0, seeds=2, about=about)
+
+
+def verdict(**words: str) -> dict[str, object]:
+    return {"claims": [{"name": name, "kind": "measured", "verdict": word} for name, word in words.items()]}
+
+
+def with_claims(monkeypatch: pytest.MonkeyPatch, *claims: Claim) -> None:
+    exact = Exact("one is one", lambda: 1.0, equals=1.0)
+    monkeypatch.setattr(headline, "find_claims", lambda method: Claims((exact, *claims)))
+
+
+def test_the_headline_is_the_worst_of_its_claims_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_claims(monkeypatch, stated(About.HEADLINE, "a"), stated(About.HEADLINE, "b"), stated(About.MECHANISM, "c"))
+    assert headline.headline_word("grpo", verdict(a="holds", b="inconclusive", c="fails")) == "inconclusive"
+    assert headline.headline_word("grpo", verdict(a="holds", b="holds", c="fails")) == "holds"
+
+
+def test_a_method_whose_headline_is_not_measured_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_claims(monkeypatch, stated(About.HEADLINE, "a"), stated(About.COMPONENT, "c"))
+    assert headline.headline_word("grpo", verdict(c="holds")) == headline.NO_HEADLINE
+    assert headline.headline_word("grpo", None) == headline.NO_HEADLINE
+    assert headline.headline_state("grpo", verdict(c="holds")) is None
+
+
+def test_the_list_shows_the_headline_where_the_record_has_more() -> None:
+    rows = {row["name"]: row for row in method_rows()}
+    assert rows["dapo"]["verdict"]["verdict"] == "holds"
+    assert verdict_word(rows["dapo"]).plain == headline.NO_HEADLINE, "its one measured claim is about a component"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"about": "headline"}, "about='headline'; give one of About.HEADLINE"),
+        ({"expect": "above"}, "expect='above'; give one of Expect.ABOVE"),
+    ],
+)
+def test_words_in_place_of_an_enum_are_refused_when_the_claim_is_made(wrong: dict[str, object], words: str) -> None:
+    with pytest.raises(AssayError, match=words):
+        Measured("m", "", lambda seed: 1.0, 0.0, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_claim_expects_above_and_is_about_a_mechanism_unless_it_says_otherwise() -> None:
+    claim = Measured("m", "", lambda seed: 1.0, 0.0)
+    assert (claim.expect, claim.about) == (Expect.ABOVE, About.MECHANISM)
