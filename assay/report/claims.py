@@ -86,14 +86,15 @@ def verdict_table(
     decided = word(verdict["verdict"]) if verdict["claims"] else "none"
     title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), decided)
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("verdict", "about", "claim", "found", "expected"):
+    for heading in ("verdict", "claim", "found", "expected"):
         table.add_column(heading, overflow="fold")
     for claim in verdict["claims"]:
         shown = with_state(claim["verdict"], (states or {}).get(claim["name"]))
         subject = claim.get("about") or (about or {}).get(claim["name"], "")
-        table.add_row(shown, Text(subject), Text(claim["name"]), Text(found(claim)), Text(expected(claim)))
+        name = Text.assemble((f"{subject}: " if subject else "", "dim"), claim["name"])
+        table.add_row(shown, name, Text(found(claim)), Text(expected(claim)))
     if not verdict["claims"]:
-        table.add_row("", "", "it states no claims: add CLAIMS or METHOD.claims to its file")
+        table.add_row("", "it states no claims: add CLAIMS or METHOD.claims to its file")
     if verdict.get("file"):
         table.caption, table.caption_justify = Text(f"written to {verdict['file']}", style="dim"), "left"
     return table
