@@ -97,6 +97,9 @@ class Traced(Optimizer):
     def init(self, values: Sequence[Tensor]) -> State:
         return {"trace": [torch.zeros_like(each) for each in values], "inner": self.inner.init(values)}
 
+    def begin(self, state: State) -> None:
+        self.inner.begin(state["inner"])
+
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Updates the traces, then the values, in place."""
         delta, decisions = total(sums, "td_error")

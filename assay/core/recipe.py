@@ -21,6 +21,7 @@ from assay.core.settings import (
     has_schedule,
     models_read,
     read,
+    replaced,
     resolved,
 )
 from assay.core.slots import (
@@ -31,6 +32,7 @@ from assay.core.slots import (
     CriticLoss,
     Curriculum,
     Gate,
+    LimitReader,
     ModelSpec,
     Objective,
     Optimizer,
@@ -255,6 +257,11 @@ class Recipe:
             return replace(phase, recipe=replace(recipe, actor=actor, critics=critics).share_models(recipe))
 
         return replace(self, before=tuple(shared(phase) for phase in self.before)) if self.before else self
+
+    def at_limit(self, limit: int) -> Recipe:
+        """Returns the recipe for episodes of at most `limit` decisions (`LimitReader`); its phases have their own."""
+        alone = replaced(replace(self, before=()), LimitReader, lambda part: part.with_limit(limit))
+        return cast(Recipe, replace(alone, before=self.before))
 
     def at(self, progress: Progress) -> Recipe:
         """Returns the recipe with every schedule replaced by its current value and without its phases."""

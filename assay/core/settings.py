@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
@@ -233,6 +233,16 @@ def resolved(value: Any, progress: Progress) -> Any:
     for name, item in children(value):
         if has_schedule(item):
             value = changed(value, (name,), resolved(item, progress))
+    return value
+
+
+def replaced(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Returns the tree with change(part) in place of every part of a kind; a tree without one is returned itself."""
+    if isinstance(value, kind):
+        return change(value)
+    for name, item in children(value):
+        if (new := replaced(item, kind, change)) is not item:
+            value = changed(value, (name,), new)
     return value
 
 

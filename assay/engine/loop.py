@@ -17,7 +17,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
-from assay.core.slots import Sampled, Scene, Task, Transform
+from assay.core.slots import Sampled, Scene, Task, Transform, most_decisions
 from assay.core.slots.scene import DISCARDED
 from assay.engine.batch_shards import digest
 from assay.engine.engine import Engine
@@ -61,6 +61,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
+        recipe = recipe.at_limit(most_decisions(task))
         check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
@@ -237,6 +238,9 @@ def learn(
     """
     updates: list[Update] = []
     found: list[Sums] = []
+    with torch.no_grad():
+        for stage in recipe.stages:
+            stage.optimizer.begin(engine.optimizers[stage.name])
     for place, feed in enumerate(recipe.feeds):
         copies = feed.copies(recipe)
         # The first feed has the step's own draw: recipes with one source keep their numbers if a second one is added.

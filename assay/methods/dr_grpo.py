@@ -2,7 +2,9 @@
 
     A_i = R_i - mean R,  loss = -1/n sum_i 1/L sum_t min(rho_t A_i, clip(rho_t) A_i),  L a constant
 
-Liu et al. 2025. On-policy its expected gradient points exactly along the gradient of the expected reward.
+Liu et al. 2025. On-policy its expected gradient points exactly along the gradient of the expected reward. L is the
+task's limit of an answer (`--max-tokens`). Terms that are added with a mean of their own (entropy, siren's) weigh L / n
+times as much against it as against grpo at answers of n tokens; `--kl` is divided by L too.
 """
 
 from assay.method import Method, recipes
@@ -12,5 +14,4 @@ METHOD = Method(
     recipe=recipes.dr_grpo,
     family="policy gradient",
     base=recipes.grpo,
-    departures=("the constant length is 64 unless set (objective.aggregate.length)",),
 )

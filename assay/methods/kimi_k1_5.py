@@ -10,7 +10,6 @@ The group's mean stands for tau log Z, so the minimum is the KL optimum only for
 Axes: B sequences.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.method import LANGUAGE, Adam, Curriculum, Delayed, Experience, Method, Preset, Recipe, RepeatingTask, Reward
-from assay.method import Scene, State, Sums, Verifier, groups, random, recipes
+from assay.method import Scene, State, Verifier, groups, random, recipes
 from assay.parts import FreshSequences, RegressLogRatio, Rescored, Weighted, WeightedSum, next_starts
 
 
@@ -88,22 +87,19 @@ class OftenFailed(Curriculum):
 
 @dataclass(frozen=True)
 class RestartedAdam(Adam):
-    """Adam that forgets its moments after every `every` steps: as many as the source takes on one batch."""
+    """Adam that forgets its moments at the beginning of every batch: each step of mirror descent is a problem of its
+    own. Master weights stay.
+    """
 
-    every: int = 4
-
-    def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Takes Adam's step, in place."""
-        super().step(values, gradients, sums, state)
-        lasts = (state["steps"] < self.every).to(state["steps"].dtype)
-        torch._foreach_mul_([*state["first"], *state["second"], state["steps"]], lasts)
+    def begin(self, state: State) -> None:
+        torch._foreach_zero_([*state["first"], *state["second"], state["steps"]])
 
 
 def recipe(preset: Preset = LANGUAGE, tau: float = 1.0, weight: float = 0.5, epochs: int = 4) -> Recipe:
     base = recipes.rloo(preset)
     components = {"verifier": Weighted(Verifier()), "length": Weighted(LengthReward(), Delayed(weight, 0.2))}
     stage = replace(base.stages[0], objective=(RegressLogRatio(tau, reference=False, pairs=False),),
-                    optimizer=RestartedAdam(**asdict(preset.optimizer), every=epochs))  # fmt: skip
+                    optimizer=RestartedAdam(**asdict(preset.optimizer)))  # fmt: skip
     return replace(base, name="kimi-k1.5", credit=(), rewards=(WeightedSum(components),), curriculum=OftenFailed(),
                    source=FreshSequences(epochs), stages=(stage,))  # fmt: skip
 

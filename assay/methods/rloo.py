@@ -14,5 +14,8 @@ METHOD = Method(
     default_task="addition",
     family="policy gradient",
     base=recipes.reinforce,
-    departures=("the KL penalty is left to a regularizer or to KlInReward",),
+    departures=(
+        "no KL penalty unless asked for; --kl X adds k3 to the loss, summed over the answer, where the paper has k1 in the "
+        "reward (KlInReward)",
+    ),
 )

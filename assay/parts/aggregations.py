@@ -9,12 +9,13 @@ term declares its count by one of three bases: `Weighed` takes an aggregation, `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, Need
 from assay.core.slots import Aggregation, Annotation
 from assay.ops import groups
@@ -78,13 +79,28 @@ class SequenceMean(OverEpisodes, Aggregation):
 @dataclass(frozen=True)
 class FixedLength(OverEpisodes, Aggregation):
     """Sums over decisions, divides by a constant, averages over episodes: no length bias (Dr. GRPO,
-    arXiv:2503.20783). Degenerate: length 1 is SequenceSum.
+    arXiv:2503.20783).
+
+    `length` 0 is the most decisions that the task allows an episode (`--max-tokens`), as in the paper's code; a run
+    fills it in before it begins. Every term with its own mean (entropy, KL per token) weighs limit / length times as
+    much beside this one as beside SequenceMean: answers that use an eighth of the limit have an eighth of the policy
+    loss. Degenerate: length 1 is SequenceSum.
     """
 
-    length: int
+    length: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            raise AssayError(f"length is {self.length}. Use 0 (the task's limit of an answer) or a number of tokens")
+
+    def with_limit(self, limit: int) -> FixedLength:
+        """Returns the aggregation with its length: its own if one is set, else the task's limit."""
+        return self if self.length else replace(self, length=limit)
 
     def weigh(self, batch: Experience) -> Tensor:
-        """Returns mask / length."""
+        """Returns mask / length. AssayError outside of a run if the length is the task's."""
+        if not self.length:
+            raise AssayError("FixedLength has length 0, the task's limit, and no run filled it in. Use FixedLength(N)")
         return batch.weight / self.length
 
 

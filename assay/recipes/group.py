@@ -80,8 +80,10 @@ def grpo(preset: Preset = LANGUAGE) -> Recipe:
     return with_policy(base, "grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=SequenceMean()))
 
 
-def dr_grpo(preset: Preset = LANGUAGE, length: int = 64) -> Recipe:
-    """Dr. GRPO (arXiv:2503.20783): divides neither by the group's deviation nor by the sequence's own length."""
+def dr_grpo(preset: Preset = LANGUAGE, length: int = 0) -> Recipe:
+    """Dr. GRPO (arXiv:2503.20783): divides neither by the group's deviation nor by the sequence's own length, but by a
+    constant, 0 being the task's limit of an answer.
+    """
     base = replace(grpo(preset), credit=(OutcomeCredit(GroupMean()),))
     return with_policy(base, "dr-grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
 

@@ -8,15 +8,17 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from assay.core.errors import AssayError
-from assay.core.recipe import Copy, Recipe
+from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Need
-from assay.core.slots import ModelSpec, RepeatingTask, Task
+from assay.core.settings import children
+from assay.core.slots import Aggregation, ModelSpec, RepeatingTask, Task
 from assay.core.spaces import Vocabulary
 from assay.decoding.sampling_parameters import Narrowing
 from assay.models.heads.categorical import Categorical
 from assay.models.heads.gaussian import Distribution
 from assay.models.model import Policy
 from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer
+from assay.parts.aggregations import SequenceSum
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
@@ -147,6 +149,9 @@ def with_prompts(recipe: Recipe, number: int) -> Recipe:
 def with_kl(recipe: Recipe, coefficient: float) -> Recipe:
     """Returns the recipe with this coefficient of its KL penalty to the reference; without one, a `KlToReference` is
     added to the stage of the actor. 0 removes it.
+
+    The added penalty is aggregated as the policy loss is, so that a nat of KL at a token weighs as much as an advantage
+    of `coefficient` there, in every method and at every length of answers.
     """
     stages = [part for stage in recipe.stages for part in stage.regularizers]
     has_own = any(isinstance(part, KlToReference | KlInReward) for part in (*stages, *recipe.credit))
@@ -164,9 +169,21 @@ def with_kl(recipe: Recipe, coefficient: float) -> Recipe:
     if not coefficient:
         return recipe
     stage = recipe.stages[place]
-    stage = replace(stage, regularizers=(*stage.regularizers, KlToReference(coefficient)))
+    penalty = KlToReference(coefficient, aggregate=policy_aggregation(stage))
+    stage = replace(stage, regularizers=(*stage.regularizers, penalty))
     copies = {**recipe.copies, "reference": Copy(of="actor")}
     return replace(recipe, stages=(*recipe.stages[:place], stage, *recipe.stages[place + 1 :]), copies=copies)
+
+
+def policy_aggregation(stage: Stage) -> Aggregation:
+    """Returns the aggregation of the stage's policy loss; a loss without one is of whole answers: the sum over each."""
+
+    def found(part: Any) -> list[Aggregation]:
+        if Aggregation in type(part).__mro__:
+            return [part]
+        return [one for _, below in children(part) for one in found(below)]
+
+    return next(iter(found(stage.objective)), SequenceSum())
 
 
 def mapped_kl(recipe: Recipe, change: Callable[[Any], tuple[Any, ...]]) -> Recipe:

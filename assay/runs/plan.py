@@ -13,7 +13,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import describe
-from assay.core.slots import ModelSpec, Scene, Task
+from assay.core.slots import ModelSpec, Scene, Task, most_decisions
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine import evaluation
@@ -192,6 +192,7 @@ def make_plan(
         recipe = group.recipe(recipe, found)
     for path, value in changes.items():
         recipe = recipe.set(path, value)
+    recipe = recipe.at_limit(most_decisions(found))
     for group in options:
         steps = group.count_steps(steps, recipe, found)
     check_values(recipe)

@@ -18,7 +18,6 @@ def two_lengths(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, floa
 
 
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
-    "FixedLength": ({"length": 4},),
     "FunctionJudge": ({"function": two_lengths},),
     "FromFunction": ({"function": length_reward},),
     "Linear": ({"start": 1.0, "end": 0.1},),

@@ -233,7 +233,7 @@ def scaled(trust: TrustRegion, aggregate: Aggregation) -> Recipe:
         (recipes.gspo(), scaled(NoTrust(), SequenceMean())),
         (recipes.dapo(), scaled(NoTrust(), TokenMean())),
         (recipes.cispo(), scaled(NoTrust(), TokenMean())),
-        (recipes.dr_grpo(), policy(GroupMean(), aggregate=FixedLength(64))),
+        (recipes.dr_grpo(), policy(GroupMean(), aggregate=FixedLength())),
         (recipes.ppo(), recipes.a2c()),
     ],
     ids=lambda recipe: recipe.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from assay import recipes
+from assay.claims import probes
 from assay.core.errors import AssayError
-from assay.core.record import Need
+from assay.core.record import Experience, Need
 from assay.engine.loop import Loop
+from assay.parts.aggregations import FixedLength
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
@@ -119,6 +123,56 @@ def test_kl_is_added_set_and_removed() -> None:
     assert not any(isinstance(part, KlInReward) for part in without.credit)
     assert "reference" not in without.copies
     assert planned("grpo", kl=0.0).recipe == planned("grpo").recipe
+
+
+def answers(*lengths: int) -> Experience:
+    """Returns one answer of each length, with log-probability -0.5 and advantage 0.7 at every decision."""
+    there = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    number = there.double()
+    last = torch.arange(max(lengths)) == torch.tensor(lengths).unsqueeze(1) - 1
+    return Experience(
+        context={"state": torch.zeros_like(number, dtype=torch.long)},
+        action=torch.zeros_like(number, dtype=torch.long),
+        mask=there,
+        logp=-0.5 * number,
+        reward=0.0 * number,
+        terminal=last,
+        truncated=torch.zeros_like(there),
+        group=torch.zeros(len(lengths), dtype=torch.long),
+        extra={"advantage": 0.7 * number},
+    )
+
+
+@pytest.mark.parametrize("method", ["grpo", "rloo", "reinforce", "dr-grpo", "ppo"])
+@pytest.mark.parametrize("lengths", [(4, 4), (32, 32), (4, 32)], ids=str)
+def test_a_nat_of_kl_weighs_as_an_advantage_of_the_coefficient_at_every_length(
+    method: str, lengths: tuple[int, ...]
+) -> None:
+    recipe, data = planned(method, kl=0.05).recipe, answers(*lengths)
+    stage = recipe.stages[0]
+    penalties = tuple(part for part in stage.regularizers if isinstance(part, KlToReference))
+    policy = replace(recipe, credit=(), stages=(replace(stage, regularizers=()),))
+    penalty = replace(recipe, credit=(), stages=(replace(stage, objective=(), regularizers=penalties),))
+    pushed = probes.slopes(policy, data, data.logp, logp_ref=data.logp - 0.3)
+    pulled = probes.slopes(penalty, data, data.logp, logp_ref=data.logp - 0.3)
+    # d k3 / d logp = 1 - ref / pi; the policy's slope is minus the advantage.
+    expected = 0.05 * (1.0 - math.exp(-0.3)) / -0.7
+    torch.testing.assert_close((pulled / pushed)[data.mask], torch.full_like(pushed[data.mask], expected))
+
+
+def test_the_constant_of_dr_grpo_is_the_limit_of_an_answer() -> None:
+    def divisors(**given: Any) -> list[Any]:
+        plan = planned("dr-grpo", **given)
+        loops = [Loop(recipe, plan.task, seed=0, num_steps=1) for recipe in (plan.recipe, recipes.dr_grpo())]
+        return [vars(vars(loop.recipe.stages[0].objective[0])["aggregate"])["length"] for loop in loops]
+
+    assert divisors(max_tokens=48) == [48, 48]
+    assert divisors() == [planned("grpo").task.max_decisions] * 2  # type: ignore[attr-defined]
+    assert divisors(max_tokens=48, settings={"length": 64})[0] == 64
+    with pytest.raises(AssayError, match="no run filled it in"):
+        FixedLength().weigh(answers(2))
+    with pytest.raises(AssayError, match="length is -1"):
+        FixedLength(-1)
 
 
 def test_a_run_with_an_added_kl_logs_it_and_resumes(tmp_path: Path) -> None:

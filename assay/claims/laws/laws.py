@@ -20,13 +20,16 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Progress
-from assay.core.settings import children, is_schedule, resolved
+from assay.core.settings import children, is_schedule, replaced, resolved
+from assay.core.slots import LimitReader
 from assay.ops import random
 
 C = TypeVar("C")
 R = TypeVar("R")
 TIGHT = 1e-9
 """Largest relative gap between two float64 results that must be equal."""
+LIMIT = 8
+"""Most decisions of an episode, for parts that read the task's limit."""
 LOOSE = 1e-4
 """Largest relative gap between a float32 and a float64 result."""
 
@@ -179,8 +182,12 @@ def fresh(case: Named) -> Named:
 
 
 def settled(part: Any) -> Any:
-    """Returns the part with its schedules at their start, as the loop resolves it; a schedule itself is unchanged."""
-    return part if is_schedule(part) or not is_dataclass(part) else resolved(part, Progress())
+    """Returns the part with its schedules at their start and a task's limit, as the loop resolves it; a schedule itself
+    is unchanged.
+    """
+    if is_schedule(part) or not is_dataclass(part):
+        return part
+    return replaced(resolved(part, Progress()), LimitReader, lambda reader: reader.with_limit(LIMIT))
 
 
 def is_bound(one: Law, part: Any) -> bool:

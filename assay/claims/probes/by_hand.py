@@ -159,9 +159,11 @@ def grpo_loss(seen: Seen, advantage_B: Tensor | None = None, low: float = 0.2, h
 
 
 def dr_grpo_loss(seen: Seen, low: float = 0.2, high: float = 0.2) -> Tensor:
-    """Returns Dr. GRPO's loss: clipped ratios with the centred outcome, the mean over sequences of sums over 64."""
+    """Returns Dr. GRPO's loss: clipped ratios with the centred outcome, the mean over sequences of sums over 6, the
+    limit of `TABLE_SPEC`.
+    """
     gain = clipped(ratio(seen), centred(seen.experience).unsqueeze(1), low, high)
-    return -sum_in_sequences(gain, seen.experience) / 64
+    return -sum_in_sequences(gain, seen.experience) / 6
 
 
 def rloo_loss(seen: Seen) -> Tensor:

@@ -111,7 +111,7 @@ def moments(
     reference_SA: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Returns mean and variance [S, A] of the loss gradient over batches of `members` episodes of each prompt."""
-    recipe = recipe.at(Progress())
+    recipe = recipe.at_limit(episodes.mask.shape[-1]).at(Progress())
     logits = logits_SA.detach().double()
     behaviour = logits if behaviour_SA is None else behaviour_SA.detach().double()
     engine = table_witness(recipe, logits, reference_SA)
@@ -165,7 +165,7 @@ def bandit_grad(recipe: Recipe, logits_A: Tensor, arm: int, reward: float) -> Te
 
 def bandit_gradient_of(recipe: Recipe, experience: Experience, logits_A: Tensor) -> Tensor:
     """Returns d loss / d logits, [A], on given pulls."""
-    recipe, logits = recipe.at(Progress()), logits_A.detach().double().unsqueeze(0)
+    recipe, logits = recipe.at_limit(1).at(Progress()), logits_A.detach().double().unsqueeze(0)
     return actor_gradient(table_witness(recipe, logits, None), recipe, experience)["body.table"][0]
 
 

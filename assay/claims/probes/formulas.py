@@ -269,7 +269,7 @@ def formula_gap(
     the beginning of its schedules; its credit and constraints have seen the `earlier` batches. 0 if both are the same
     function, 1 or more if they have nothing in common; infinite if the recipe lacks a stage of the formula.
     """
-    recipe = recipe.at(Progress())
+    recipe = recipe.at_limit(spec.horizon).at(Progress())
     engine = built(recipe, spec, seed)
     losses = formula(Seen(experience, engine.models, engine))
     named = losses if isinstance(losses, Mapping) else {recipe.stages[0].name: losses}

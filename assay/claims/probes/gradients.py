@@ -113,5 +113,5 @@ def gradient(
     It is what `Engine.update` would pass to its optimizer. Credit is computed as in the loop unless the column
     `advantage` (or `chosen`) is set. `models` gives critics, and copies such as `reference`, by name.
     """
-    recipe = recipe.at(Progress())
+    recipe = recipe.at_limit(experience.num_columns).at(Progress())
     return actor_gradient(witness(recipe, actor, models, spec=spec, placement=placement), recipe, experience)

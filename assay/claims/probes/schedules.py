@@ -19,7 +19,7 @@ from assay.engine.placement import Placement
 
 def history(recipe: Recipe, experience: Experience, spec: Spec, num: int) -> list[dict[str, Tensor]]:
     """Returns all weights by model, before `num` updates on the same experience and after each of them."""
-    recipe = recipe.at(Progress())
+    recipe = recipe.at_limit(spec.horizon).at(Progress())
     engine, found = Engine(recipe, spec, 0, Placement()), []
 
     def weights() -> dict[str, Tensor]:

@@ -94,7 +94,7 @@ def loss(
     (`recipe.at(progress)` moves them). All stages are summed unless `stage` names one. Masked entries of `logp`,
     `entropy` and `logp_ref` are ignored; `value` is used in the column after a truncated decision.
     """
-    recipe = recipe.at(Progress())
+    recipe = recipe.at_limit(experience.num_columns).at(Progress())
     stages = [chosen for chosen in recipe.stages if stage in (None, chosen.name)]
     if not stages:
         names = ", ".join(chosen.name for chosen in recipe.stages)

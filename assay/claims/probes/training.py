@@ -56,6 +56,7 @@ def trained_table(
     """
     if recipe.critics:
         raise AssayError(f"recipe '{recipe.name}' has critics ({', '.join(recipe.critics)}); only an actor is a table")
+    recipe = recipe.at_limit(episodes.mask.shape[-1])
     engine = Engine(replace(recipe, actor=Given(table_of(logits_SA.double()))), NOWHERE, 0, Placement())
     if reference_SA is not None:
         engine.models["reference"].load_state_dict(table_of(reference_SA.double()).state_dict())

@@ -51,6 +51,11 @@ class Optimizer(Protocol):
         """Returns the state at the start of a run, for these flat tensors of parameters; by default none."""
         return {}
 
+    def begin(self, state: State) -> None:
+        """Changes the state in place before the first update of every step of the loop, whatever epochs and
+        minibatches its source makes of a batch; by default nothing.
+        """
+
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Updates the values and the state in place; `sums` are the metrics of this update's losses."""
 

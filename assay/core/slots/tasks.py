@@ -142,6 +142,14 @@ def most_decisions(task: Task) -> int:
 
 
 @runtime_checkable
+class LimitReader(Protocol):
+    """A part with a setting that is the most decisions of an episode unless the user sets it."""
+
+    def with_limit(self, limit: int) -> Any:
+        """Returns the part with the setting filled in."""
+
+
+@runtime_checkable
 class ExactTask(Task, Protocol):
     """A task on which quantities of a policy can be computed without sampling; every evaluation logs them.
 
