@@ -15,7 +15,7 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.reinforce,
     departures=(
-        "no KL penalty unless asked for; --kl X adds k3 to the loss, summed over the answer, where the paper has k1 in the "
-        "reward (KlInReward)",
+        "no KL penalty unless asked for; --kl X adds k3 to the loss, summed over the answer, where the paper has k1 in "
+        "the reward (KlInReward)",
     ),
 )

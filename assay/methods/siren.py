@@ -80,8 +80,8 @@ METHOD = Method(
         "Hbar in the factor 2 (Hbar - anchor) is that of the whole batch before its first update, not of each "
         "micro-batch: no bias by the variance of Hbar, and micro-batches do not change the loss",
         "two updates a batch, the paper has 16: `--set source.minibatches=16`",
-        "dr-grpo's divisor is the task's limit, the term's the number of answers: at answers of n tokens and a limit of "
-        "L the same beta is L / n times as strong against the policy loss as under a mean over tokens",
+        "dr-grpo's divisor is the task's limit, the term's the number of answers: at answers of n tokens and a limit "
+        "of L the same beta is L / n times as strong against the policy loss as under a mean over tokens",
         "the nucleus is found among the acting policy's 100 likeliest tokens",
         "measured after 20 steps of dr-grpo; distance from the anchor in 3 pilot seeds 1.26, without the term 1.57, at "
         "0.02 instead of 0.005 0.88 with a pass rate of 0.46 instead of 0.61; one design tried",
