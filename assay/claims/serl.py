@@ -7,11 +7,12 @@ from assay.claims.classified import classifier_claims
 from assay.claims.probes import classified as hand, steps
 from assay.method import Origin, classified
 from assay.methods.serl import recipe
-from assay.parts import FromModel
+from assay.parts import FromModel, Label
 from assay.recipes.classified import classifier
 from assay.tasks.control.peg import peg
 
-TASK, DATA = peg(), probes.of_origins(probes.transitions(num=64), Origin.POLICY, Origin.DATASET, Origin.POLICY)
+TASK, ROWS = peg(), probes.of_origins(probes.transitions(num=64), Origin.POLICY, Origin.DATASET, Origin.POLICY)
+DATA = hand.with_successes(ROWS)
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
@@ -24,7 +25,11 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 
 CLAIMS = Claims(
     mutants=(
-        Edit("demonstrated states on the way are successes", classifier, "after=True, ends=True", "after=True"),
+        Edit("demonstrated states on the way are successes", classifier, "after=True, solved=True", "after=True"),
+        Edit("every end of a demonstration is a success", Label.rows, 'now.column("success")', "now.terminal"),
+        Edit("no warm-up", recipe, "warmup=200", "warmup=0"),
+        Edit("the classifier is pretrained for one step", classified, "first, 10,", "first, 1,"),
+        Edit("one update of the classifier a step", classified, "updates=8", "updates=1"),
         Edit("its own successes are examples", classifier, "0.9, int(Origin.DATASET)", "0.9, int(Origin.POLICY)"),
         Edit("the state before is classified", FromModel.apply, "said.roll(-1, 1)", "said"),
         Edit("the actor climbs the minimum", recipe, "averaged=True", "averaged=False"),
@@ -34,7 +39,7 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, lambda: DATA,
                       probes.BOX_SPEC, at_most=1e-6),
-        *classifier_claims(recipe, DATA, TASK),
+        *classifier_claims(recipe, DATA, TASK, warmup=200),
         Exact("batches of critics have half demonstrations, rewards and ends as the classifier finds them now; its own "
               "have the stored ends", lambda: probes.classified.wrong_rows(recipe(), TASK), equals=0.0),
         Measured("with its own states as negatives it succeeds more often than with a fixed classifier", "peg",

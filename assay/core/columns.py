@@ -29,6 +29,7 @@ GIVEN: dict[str, str] = {
     "episode_return": "BT: undiscounted return, set at the last decision",
     "episode_length": "BT: number of decisions, set at the last decision",
     "episode_cost": "BTK: total of each cost, set at the last decision; of a task with costs",
+    "success": "BT: the decision solved the task, by the data's column or the task's reward; of offline rows",
     "policy_fault": "B: the completion has no parsable answer",
     "infra_fault": "B: the infrastructure failed: the row is excluded from training",
     # Written by the engine where a part needs them.

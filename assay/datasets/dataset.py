@@ -23,7 +23,7 @@ from assay.core.spaces import Box, Discrete, Spec
 from assay.parts.sources.replay import transitions
 
 NEEDED = ("observation", "action", "reward", "terminal", "truncated", "next_observation")
-OPTIONAL = ("cost", "logp", "achieved", "next_achieved", "goal")
+OPTIONAL = ("cost", "success", "logp", "achieved", "next_achieved", "goal")
 REWARDS = "rewards"
 """The entry of `about` that is False if the data have no rewards: the column `reward` is zeros then."""
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -33,7 +33,8 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 class Dataset:
     """Rows of decisions. `about` describes in JSON how they were made and is not part of the hash.
 
-    In data of tasks with goals `achieved` and `next_achieved` are the positions of both observations in goal space, and
+    `success` is true in rows whose decision solved the task; an end alone does not say so, since a fall is one too. In
+    data of tasks with goals `achieved` and `next_achieved` are the positions of both observations in goal space, and
     `goal` is the goal that the decision was for.
     """
 
@@ -44,6 +45,7 @@ class Dataset:
     truncated: Tensor
     next_observation: Tensor
     cost: Tensor | None = None
+    success: Tensor | None = None
     logp: Tensor | None = None
     achieved: Tensor | None = None
     next_achieved: Tensor | None = None
@@ -112,6 +114,7 @@ class Dataset:
             "rows": len(self),
             "episodes": len(last),
             "terminal": int(self.terminal[last].sum()),
+            "success": None if self.success is None else int(self.success.sum()),
             "cut": int((self.truncated & ~self.terminal)[last].sum()),
             "length": len(self) / len(last),
             "observation": list(self.observation.shape[1:]),
@@ -148,6 +151,8 @@ class Dataset:
         found["logp"] = torch.zeros_like(self.reward) if self.logp is None else self.logp
         if self.cost is not None:
             found["cost"] = self.cost
+        if self.success is not None:
+            found["success"] = self.success
         context = {f"context.{key}": torch.stack((self.observation, self.next_observation), 1)}
         if self.goal is not None:
             context["context.goal"] = torch.stack((self.goal, self.goal), 1)
@@ -268,6 +273,7 @@ def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, An
         columns["truncated"][:, 0].clone(),
         seen[:, 1].clone(),
         cost=columns["cost"][:, 0].float() if "cost" in columns else None,
+        success=columns["success"][:, 0].clone() if "success" in columns else None,
         logp=columns["logp"][:, 0].float() if torch.equal(action, taken) else None,
         achieved=None if reached is None else reached[:, 0].clone(),
         next_achieved=None if reached is None else reached[:, 1].clone(),

@@ -165,7 +165,7 @@ def column(name: str, array: np.ndarray) -> np.ndarray:
     rows = len(array) if array.ndim else 0
     if not rows:
         raise AssayError(f"'{name}' has no rows. Record at least one episode")
-    if name in ("terminal", "truncated"):
+    if name in ("terminal", "truncated", "success"):
         return hdf5.flags(name, array)
     if name in ("reward", "logp"):
         if array.size != rows:

@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from assay.method import CONTINUOUS, DEMOS, Method, Preset, Recipe, classified, mixed, rlpd
 
-SOURCE = mixed(DEMOS, warmup=200)
-
 
 def recipe(preset: Preset = CONTINUOUS, refresh: bool = True) -> Recipe:
-    base = rlpd(SOURCE, discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
-    return replace(classified(base, SOURCE, refresh), name="serl")
+    source = mixed(DEMOS, warmup=200)
+    base = rlpd(source, discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
+    return replace(classified(base, source, refresh), name="serl")
 
 
 METHOD = Method(
@@ -26,9 +25,10 @@ METHOD = Method(
     presets=(CONTINUOUS,),
     default_task="peg",
     family="offline to online",
-    base=lambda preset=CONTINUOUS: rlpd(SOURCE, discount=0.96, averaged=True),
+    base=lambda preset=CONTINUOUS: rlpd(mixed(DEMOS, warmup=200), discount=0.96, averaged=True),
     variants={"fixed": lambda preset: recipe(preset, refresh=False)},
     departures=(
+        "successes are a column of the data (or the task's positive rewards), not frames that a person labels",
         "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
         "batches of 32 own and 32 demonstrated rows (128 each), one actor step for four critic steps on one of them",
         "the classifier reads the state, first learns from demonstrations alone, has no mixup, no gradient penalty",

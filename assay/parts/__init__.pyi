@@ -90,7 +90,7 @@ from assay.parts.rollouts.narrowed import Narrowed as Narrowed
 from assay.parts.rollouts.revisits import Revisits as Revisits
 from assay.parts.rollouts.stale import Stale as Stale
 from assay.parts.rollouts.standardised import Standardising as Standardising
-from assay.parts.sources.conditions import Condition as Condition, Ends as Ends
+from assay.parts.sources.conditions import Condition as Condition, Ends as Ends, Successes as Successes
 from assay.parts.sources.demonstrations import (
     DemonstratedDecisions as DemonstratedDecisions, Demonstrations as Demonstrations, Pairs as Pairs,
 )

@@ -9,13 +9,13 @@ from assay.core.record import Origin
 from assay.models.model import Critic
 from assay.parts.predictions import OfState
 from assay.parts.rewards.learned import FromModel
-from assay.parts.sources.conditions import Ends
+from assay.parts.sources.conditions import Successes
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.retained import Retained
 from assay.parts.targets.labels import Label, told_apart
 from assay.recipes.rlpd import CRITIC_BODY, OPTIMIZER
 
-NEEDED = Ends(some=True, reason="a classifier needs successes. Use a task whose episodes end where it is solved")
+NEEDED = Successes()
 DEMOS = Logged((Log(episodes=20, noise=0.0),), condition=NEEDED)
 OF = OfState("success")
 PAID = FromModel(OF, after=True)
@@ -23,7 +23,7 @@ PAID = FromModel(OF, after=True)
 
 def classifier(negatives: Origin) -> Stage:
     """The classifier's stage: demonstrated successes against the states of these rows."""
-    shown, others = Label(0.9, int(Origin.DATASET), after=True, ends=True), Label(0.1, int(negatives), after=True)
+    shown, others = Label(0.9, int(Origin.DATASET), after=True, solved=True), Label(0.1, int(negatives), after=True)
     return Stage("success", ("success",), critic=told_apart(OF, shown, others), optimizer=OPTIMIZER)
 
 

@@ -250,6 +250,32 @@ def test_a_file_gives_back_what_was_written(name: str, layout: str, tmp_path: Pa
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_keep_which_decisions_were_successes(layout: str, tmp_path: Path) -> None:
+    if "hdf5" in layout or "." not in layout:
+        pytest.importorskip("h5py")
+    data = small(TASKS["pendulum"])
+    data = replace(data, success=torch.arange(len(data)) % 3 == 1)
+    found = read(write(data, tmp_path / layout))
+    assert same(found, data)
+    assert found.summary()["success"] == int((torch.arange(len(data)) % 3 == 1).sum())
+
+
+@pytest.mark.parametrize("name", ["success", "infos/success", "infos/is_success"])
+def test_d4rls_infos_of_success_are_read(name: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = write(rows(), tmp_path / "it.hdf5")
+    with h5py.File(path, "a") as file:
+        file[name] = np.array([0, 1, 0, 0, 0], np.float32)
+    found = read(path).success
+    assert found is not None
+    assert found.tolist() == [False, True, False, False, False]
+    with h5py.File(path, "a") as file:
+        file[name][0] = 0.5
+    with pytest.raises(AssayError, match="'success' has a value that is neither 0 nor 1"):
+        read(path)
+
+
 def test_damaged_and_foreign_files_are_refused_with_a_reason(tmp_path: Path) -> None:
     path = write(rows(), tmp_path / "it.safetensors")
     raw = bytearray(path.read_bytes())

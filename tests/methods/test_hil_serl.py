@@ -19,7 +19,7 @@ from assay.core.schedules import Linear
 from assay.core.slots import Scene
 from assay.core.spaces import Context
 from assay.engine.loop import Loop
-from assay.methods.hil_serl import NoProgress, Overseen, recipe
+from assay.methods.hil_serl import NoProgress, Offered, Overseen, recipe
 from assay.parts.rollouts.episodes import Fragments
 from assay.recipes.presets import CONTINUOUS
 from assay.tasks.control.cartpole import cartpole
@@ -83,12 +83,46 @@ def test_the_rate_may_follow_a_schedule() -> None:
     ("expert", "says"),
     [
         (lambda context: torch.zeros(len(context["observation"])), r"shape \(2,\).*\(2, 2\)"),
-        (lambda context: torch.full((len(context["observation"]), 2), torch.nan), "not finite"),
+        (lambda context: torch.tensor([[0.0, torch.nan]] * 2), "not finite.*NaN in the whole row"),
+        (lambda context: torch.full((2, 2), torch.inf), "not finite"),
     ],
 )
 def test_an_overseer_without_actions_is_refused(expert: Any, says: str) -> None:
     with pytest.raises(AssayError, match=says):
         gathered(Overseen(Fragments(2, 4), expert=expert))
+
+
+@pytest.mark.parametrize("expert", [lambda context: None, lambda context: torch.full((2, 2), torch.nan)])
+def test_an_overseer_who_offers_nothing_leaves_every_decision_to_the_policy(expert: Any) -> None:
+    rules = Overseen(Fragments(2, 16), expert=expert, strays=Offered(), patience=1)
+    for one, plain in zip(gathered(rules), gathered(Fragments(2, 16)), strict=True):
+        assert not one.extra["intervened"].any()
+        assert torch.equal(one.action, plain.action)
+        assert torch.equal(one.context["observation"], plain.context["observation"])
+
+
+def test_a_person_acts_at_once_and_only_where_an_action_is_offered() -> None:
+    def person(context: Context) -> Tensor | None:
+        pressed = context["observation"][:, :1] > -0.8
+        return torch.where(pressed, torch.tensor([[-1.0, 0.0]]), torch.nan) if bool(pressed.any()) else None
+
+    found = gathered(Overseen(Fragments(2, 16), expert=person, strays=Offered(), patience=1, stretch=1))
+    acts = torch.cat([(one.extra["intervened"] & one.mask)[:, :16] for one in found], 1)
+    place = torch.cat([one.context["observation"][:, :16] for one in found], 1)
+    here = torch.cat([one.mask[:, :16] for one in found], 1)
+    assert 0 < int(acts.sum()) < int(here.sum())
+    assert torch.equal(acts, (place[..., 0] > -0.8) & here)
+
+
+def test_choices_may_be_left_to_the_policy_too() -> None:
+    def half(context: Context) -> Tensor:
+        return torch.tensor([1.0, torch.nan, 0.0])
+
+    found = gathered(Overseen(Fragments(3, 16), expert=half, strays=Offered(), patience=1), cartpole())
+    acts = torch.cat([one.extra["intervened"][:, :16] for one in found], 1)
+    assert not acts[1].any()
+    assert all(int(row.sum()) > 20 for row in (acts[0], acts[2]))
+    assert found[0].action.dtype == torch.long
 
 
 def test_a_task_without_an_expert_is_refused_with_the_remedy() -> None:

@@ -11,16 +11,18 @@ from torch import Tensor
 
 from assay.claims import probes
 from assay.core.errors import AssayError
-from assay.core.record import Experience
+from assay.core.record import Experience, Origin
 from assay.core.slots import Scene
 from assay.parts.predictions import OfAction
 from assay.parts.rewards.learned import FromModel
 from assay.parts.rewards.scaled import ScaledReward
-from assay.parts.sources.conditions import Ends
+from assay.parts.sources.conditions import Ends, Successes, with_success
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
+from assay.parts.targets.labels import Label
 from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.peg import peg
 from tests.scenes import feeding
 
 LOGIT = torch.tensor([[1.0, -1.0, 0.0, 2.0]])
@@ -72,6 +74,42 @@ def test_batches_have_the_rewards_of_the_moment(kept: float) -> None:
     batches = list(probes.drawn(source, feeding(task, fresh)))
     own = 8 - int(8 * kept)
     assert [batch.reward[:, 0].tolist() for batch in batches] == [[50.0] * own + [10.0] * (8 - own)] * 3
+
+
+def test_ends_are_no_successes() -> None:
+    flags, none = torch.tensor([[True, False], [False, False]]), torch.zeros(2, 2, dtype=torch.bool)
+    Successes()(peg(), [{"terminal": none, "success": flags}])
+    with pytest.raises(AssayError, match=r"'peg' have no column 'success' \(1 decisions are terminal, .*: add to"):
+        Successes()(peg(), [{"terminal": flags}])
+    with pytest.raises(AssayError, match="have no successes in their column 'success'"):
+        Successes()(peg(), [{"terminal": flags, "success": none}])
+
+
+def test_a_positive_reward_is_a_success_only_where_the_task_says_so() -> None:
+    columns = {"reward": torch.tensor([[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])}
+    columns["mask"] = torch.tensor([True, False]).expand(3, 2)
+    assert with_success(columns, peg())["success"].tolist() == [[False, False], [True, False], [False, False]]
+    assert "success" not in with_success(columns, cartpole())
+    told = {**columns, "success": columns["mask"]}
+    assert torch.equal(with_success(told, peg())["success"], told["success"])
+
+
+def test_rows_of_the_replay_are_not_known_to_be_successes() -> None:
+    fresh = replace(probes.one_sequence(*[1.0] * 9), context={"observation": torch.zeros(1, 9, 2)})
+    fresh = replace(fresh, action=torch.zeros(1, 9, 2))
+    source = Retained(Replay(batch=8, updates=1, warmup=4), Logged((Log(3, noise=0.0),)), 0.5)
+    (batch,) = probes.drawn(source, feeding(peg(), fresh))
+    solved = batch.column("success")[:, 0]
+    assert not solved[:4].any()
+    assert torch.equal(solved[4:], batch.terminal[4:, 0])
+
+
+def test_a_label_of_successes_reads_their_column() -> None:
+    rows = probes.of_origins(probes.transitions(num=6), Origin.DATASET)
+    solved = torch.tensor([0, 1, 0, 0, 1, 0]).bool().unsqueeze(1) & rows.mask
+    rows = replace(rows, terminal=~solved & rows.mask).add({"success": solved})
+    label = Label(0.9, int(Origin.DATASET), after=True, solved=True)
+    assert torch.equal(label.rows(rows).mask, solved[:, :1])
 
 
 def test_data_must_have_ends_or_must_not() -> None:

@@ -179,6 +179,17 @@ class ScriptedTask(Task, Protocol):
 
 
 @runtime_checkable
+class RewardedSuccessTask(Task, Protocol):
+    """A task that says whether its reward tells success: a decision has a positive reward if and only if it solves the
+    task. Then offline data of it need no column `success`.
+    """
+
+    @property
+    def rewards_success(self) -> bool:
+        """Whether positive rewards, and they alone, are successes."""
+
+
+@runtime_checkable
 class RoamingTask(Task, Protocol):
     """A goal-conditioned task that can also be played without end, one goal after the other, to generate play data."""
 

@@ -16,7 +16,7 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Choice, CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
-from assay.parts.sources.conditions import Condition
+from assay.parts.sources.conditions import Condition, with_success
 from assay.parts.sources.replay import from_columns, transitions
 
 
@@ -127,6 +127,7 @@ class Contents:
             for name in sorted(each):
                 digest.update(name.encode() + each[name].contiguous().numpy().tobytes())
         self.hash = digest.hexdigest()[:16]
+        self.columns = tuple(with_success(each, task) for each in self.columns)
         known = [set(each) for each in self.columns]
         if odd := {name for names in known for name in names ^ known[0]}:
             raise AssayError(f"some datasets lack the columns {', '.join(sorted(odd))}. Use datasets of one kind")

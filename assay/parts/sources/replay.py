@@ -102,6 +102,8 @@ def transitions(experience: Experience) -> dict[str, Tensor]:
     columns["mask"][:, 1] = False
     if experience.cost is not None:
         columns["cost"] = pair(experience.cost)
+    if "success" in experience.extra:
+        columns["success"] = pair(experience.column("success"))
     if "path" in experience.extra:  # a path actor needs it to score the decision again
         columns["path"] = pair(experience.column("path"))
     return columns | {f"context.{name}": pair(value) for name, value in experience.context.items()}
@@ -112,4 +114,5 @@ def from_columns(columns: dict[str, Tensor]) -> Experience:
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
     record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[arg-type]
     record = replace(record, cost=columns.get("cost"))
-    return record.add({"path": columns["path"]}) if "path" in columns else record
+    extra: dict[str, Tensor] = {name: columns[name] for name in ("success", "path") if name in columns}
+    return record.add(extra) if extra else record

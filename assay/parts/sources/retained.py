@@ -19,8 +19,9 @@ class Retained(Source):
 
     Rounded down to whole rows. The column `source` tells them apart: POLICY rows come first, those of the dataset have
     its origin. With a `reward`, each batch has the rewards that this gives it now and not the stored ones: offline rows
-    have those of the task, and a reward that learns has changed since. Degenerate: kept 0 is the replay itself, row by
-    row, and the dataset is not generated.
+    have those of the task, and a reward that learns has changed since. Of replayed rows no one says whether they were
+    successes: if the data do, it is false there. Degenerate: kept 0 is the replay itself, row by row, and the dataset
+    is not generated.
     """
 
     replay: Replay = Replay()
@@ -47,4 +48,6 @@ class Retained(Source):
         log = replace(self.log, batch=rows, updates=self.replay.updates)
         for new, old in zip(batches, log(scene.given(draw=scene.draw.at(9)), state["log"]), strict=False):
             own = new.rows(slice(rows, None))
+            if "success" in old.extra:
+                own = own.add({"success": torch.zeros_like(own.mask)})
             yield concatenate([replace(own, source=torch.full((len(own),), int(Origin.POLICY))), old])

@@ -17,19 +17,19 @@ from assay.parts.fits.logistic import Logistic
 class Label(Target):
     """y = `value` for the rows of one `origin`: one side of a classifier, whose loss has a mean of its own.
 
-    `after` labels the context after each decision, `ends` only decisions with which the task ended the episode. Rows
-    without a column `source` are the policy's. Degenerate: without a row of that origin nothing is labelled, and the
-    count is 0.
+    `after` labels the context after each decision, `solved` only decisions that solved the task, by the column
+    `success`. Rows without a column `source` are the policy's. Degenerate: without a row of that origin nothing is
+    labelled, and the count is 0.
     """
 
     value: float = 1.0
     origin: int = int(Origin.POLICY)
     after: bool = False
-    ends: bool = False
+    solved: bool = False
 
     def rows(self, batch: Experience) -> Experience:
         now = batch.now if self.after else batch
-        there = now.mask & now.terminal if self.ends else now.mask
+        there = now.mask & now.column("success") if self.solved else now.mask
         if batch.source is not None:
             there = there & (batch.source == self.origin).unsqueeze(1)
         elif self.origin != Origin.POLICY:

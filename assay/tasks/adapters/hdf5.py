@@ -20,13 +20,16 @@ Arrays = dict[str, np.ndarray]
 D4RL = {
     "observations": "observation", "actions": "action", "rewards": "reward", "terminals": "terminal",
     "timeouts": "truncated", "next_observations": "next_observation", "costs": "cost",
+    "success": "success", "infos/is_success": "success", "infos/success": "success",
     "infos/action_log_probs": "logp", "achieved_goals": "achieved", "next_achieved_goals": "next_achieved",
     "goals": "goal",
 }  # fmt: skip
 """D4RL's names (`costs` is DSRL's, those of goals are ours) and those of Assay."""
 EPISODE = {"observations", "actions", "rewards", "terminations", "truncations"}
-INFOS = {"cost": "cost", "action_log_probs": "logp"}
-"""Infos of a Minari episode that are columns of ours; entry 0 is the reset's."""
+INFOS = {"cost": "cost", "action_log_probs": "logp", "is_success": "success", "success": "success"}
+"""Infos of a Minari episode that are columns of ours; entry 0 is the reset's. Of two names of a column the last holds,
+and is the one that is written.
+"""
 GOALS = {"achieved_goal": "achieved", "desired_goal": "goal"}
 """Components beside `observation` of what is observed with a goal, as in Gymnasium-Robotics."""
 
@@ -81,7 +84,7 @@ def flags(name: str, array: np.ndarray) -> np.ndarray:
         raise AssayError(f"'{name}' has shape {array.shape}. It needs one flag per row")
     odd = array.dtype.kind not in "biuf" or array[(array != 0) & (array != 1)].size
     if odd:
-        raise AssayError(f"'{name}' has a value that is neither 0 nor 1. Write 1 where an episode ends, else 0")
+        raise AssayError(f"'{name}' has a value that is neither 0 nor 1. Write 1 where it is so, else 0")
     return array.reshape(len(array)).astype(bool)
 
 
@@ -292,7 +295,7 @@ def write_episode(group: Any, number: int, rows: Arrays) -> None:
         group["observations/desired_goal"] = np.concatenate([rows["goal"], rows["goal"][-1:]])
     for name, ours in names.items():
         group[name] = rows[ours]
-    for name, ours in INFOS.items():
+    for ours, name in {ours: name for name, ours in INFOS.items()}.items():
         if ours in rows:
             group[f"infos/{name}"] = np.concatenate([np.zeros_like(rows[ours][:1]), rows[ours]])
 

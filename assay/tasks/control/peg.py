@@ -95,13 +95,15 @@ def walled_peg() -> SteppedTask:
     """The task with two walls."""
     table, walled = Box((-1.0, -1.0), (1.0, 1.0)), WalledPeg()
     spec = Spec(table, table, WALLED_HORIZON)
-    return SteppedTask("walled-peg", spec, partial(ArraySimulation, walled), through_gaps, walled)
+    make = partial(ArraySimulation, walled)
+    return SteppedTask("walled-peg", spec, make, through_gaps, walled, rewards_success=True)
 
 
 def peg() -> SteppedTask:
     """The task."""
     table = Box((-1.0, -1.0), (1.0, 1.0))
-    return SteppedTask("peg", Spec(table, table, HORIZON), partial(ArraySimulation, Peg()), straight, Peg())
+    spec, make = Spec(table, table, HORIZON), partial(ArraySimulation, Peg())
+    return SteppedTask("peg", spec, make, straight, Peg(), rewards_success=True)
 
 
 LEVELS = {"peg": peg, "walled-peg": walled_peg}

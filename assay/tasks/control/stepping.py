@@ -164,7 +164,8 @@ class SteppedTask:
     `held_out` makes the simulation of split 1 if it differs from that of training: unseen goals. `roaming` is the same
     task with one goal after another and no end, for play data; `distance` is the distance of a goal from what was
     achieved. `reckless` is a scripted policy that ignores costs; None if there are no costs or no such policy. `proxy`
-    is a proxy reward of contexts, for tasks in which it differs from the true reward.
+    is a proxy reward of contexts, for tasks in which it differs from the true reward. `rewards_success` says that a
+    decision has a positive reward if and only if it solves the task.
     """
 
     name: str
@@ -177,6 +178,7 @@ class SteppedTask:
     reckless: Callable[[Context], Tensor] | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
     proxy: Callable[[Context], Tensor] | None = None
+    rewards_success: bool = False
     preset: str = field(default="classic", repr=False)
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
 
