@@ -3,6 +3,10 @@
 # ruff: noqa: I001
 # fmt: off
 from assay import recipes as recipes
+from assay.core.answers import (
+    AnswerFormat as AnswerFormat, answer_format_of as answer_format_of, marked_once as marked_once,
+    reasoned_answer as reasoned_answer,
+)
 from assay.core.errors import AssayError as AssayError
 from assay.core.metrics import Metric as Metric
 from assay.core.optimizers import (

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from assay.claims import About, Area, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Reward, recipes
+from assay.claims.testbeds.language.redo import redo
 from assay.methods.rlsp import recipe, search, with_rewards
 from assay.parts import Matches
 
@@ -30,8 +31,7 @@ def paid(effort: Reward) -> Tensor:
     return probes.rewarded(replace(recipes.ppo(), rewards=(effort,)), *probes.answered(said))
 
 
-OURS, VERIFIER, PADDING = (search(BIGRAMS, *weights, "0") for weights in ((0.8, 0.2), (0.8, 0.0), (0.0, 1.0)))
-"""On `redo` a 0 takes the last value back."""
+OURS, VERIFIER, PADDING = (search(BIGRAMS, *weights) for weights in ((0.8, 0.2), (0.8, 0.0), (0.0, 1.0)))
 
 
 CLAIMS = Claims(
@@ -47,6 +47,8 @@ CLAIMS = Claims(
               lambda: probes.reward_gap(recipe(), BY_LENGTH, 4096), at_most=1e-5),
         Exact("steps of search pay 0, 0.1, 0.15 beside 0.8",
               lambda: probes.reward_gap(search(), BY_STEPS), at_most=1e-6),
+        Exact("on a task that says what takes a value back, that is paid", lambda: probes.table_gap(
+              search(), redo(), (("0", 0, 0.1), ("00", 0, 0.15), ("1", 0, 0.0))), at_most=1e-6, of="rlsp-search"),
         Measured("where errors are planted it learns faster to take them back than with the verifier alone", "redo",
                  OURS, VERIFIER, Area("pass_rate/planted"), seeds=10, minutes=6.0, steps=100, looks=2,
                  about=About.HEADLINE),

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from assay.claims import About, Area, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Recipe
+from assay.claims.testbeds.language.formats import formats
 from assay.methods.simplerl_zoo import independent, recipe, strict
 
 RIGHT, BOXED, WRONG, BOTH = "so it is 7", r"\boxed{8}", "so it is 8", r"\boxed{7}=7"
@@ -44,13 +45,17 @@ CLAIMS = Claims(
               of="simplerl-zoo-strict"),
         Exact("independent pays for the right answer and for the box",
               lambda: paid_gap(independent(), 1.5, 0.5, 0.0, 2.0), at_most=1e-9),
+        Exact("on a task that says its box, strict and independent pay for that",
+              lambda: max(probes.table_gap(strict(), formats(91, 22), (("00", 0, -1.0), ("90", 0, -0.5))),
+                          probes.table_gap(independent(), formats(91, 22), (("0", 0, 0.0), ("9", 0, 0.5)))),
+              at_most=1e-9, of="simplerl-zoo-strict"),
         Exact("counts of behaviours are those by hand", lambda: probes.mode_gap(recipe(), BEHAVING), at_most=1e-9),
         Measured("where a tenth of the answers has the box strict learns slower: mean pass rate",
-                 "formats:shares=91,right=22", strict(BIGRAMS, "^9"), recipe(BIGRAMS), Area("pass_rate"),
+                 "formats:shares=91,right=22", strict(BIGRAMS), recipe(BIGRAMS), Area("pass_rate"),
                  Expect.BELOW, seeds=10, minutes=6.0, steps=60, looks=2, about=About.HEADLINE),
         Measured("control: where nine tenths have the box strict learns as fast, within 0.05",
                  "formats:shares=19,right=22",
-                 strict(BIGRAMS, "^[1-9]"), recipe(BIGRAMS), Area("pass_rate"), Expect.WITHIN, margin=0.05, seeds=10,
+                 strict(BIGRAMS), recipe(BIGRAMS), Area("pass_rate"), Expect.WITHIN, margin=0.05, seeds=10,
                  minutes=6.0, steps=60, looks=2, about=About.COMPONENT),
     ),
     mutants=(

@@ -6,18 +6,26 @@ Zhao et al. 2025. Nothing is paid for a format, but a format that is right more 
 the others, until one is left: training amplifies what the start does. A KL term to the start keeps more of the mixture.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_regularizers
+from assay.method import LANGUAGE, AnswerFormat, Method, Preset, Recipe, recipes, with_regularizers
 from assay.parts import CountModes, KlToReference
 
-FORMATS = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*", "text": r".*\w.*"}
+Modes = Mapping[str, str] | Callable[[AnswerFormat], Mapping[str, str]]
+
+
+FORMATS: Mapping[str, str] = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*", "text": r".*\w.*"}
 """The paper's three: a Python function, code between tags, and text; `other` is what has no word."""
 
 
-def recipe(preset: Preset = LANGUAGE, kl: float = 0.0, modes: Mapping[str, str] = FORMATS) -> Recipe:
+def formats_of(answers: AnswerFormat) -> Mapping[str, str]:
+    """Returns the task's own classes of answers, the paper's where it declares none."""
+    return dict(answers.modes) or FORMATS
+
+
+def recipe(preset: Preset = LANGUAGE, kl: float = 0.0, modes: Modes = formats_of) -> Recipe:
     base = recipes.grpo(preset)
     counted = replace(base, name="echo-chamber", credit=(CountModes(modes), *base.credit))
     return with_regularizers(counted, KlToReference(kl)) if kl else counted

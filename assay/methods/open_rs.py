@@ -1,28 +1,21 @@
 """open-rs: grpo with accuracy scaled by a cosine of the length, plus a format reward.
 
-    reward = 1 * format + 2 * (long + (short - long) * (1 + cos(pi * n / max_length)) / 2)
-    (short, long) = (1, 0.5) if right, (0, -0.5) if wrong or cut;   n = number of tokens, at most max_length
+    reward = 1 * format + 2 * (long + (short - long) * (1 + cos(pi * n / limit)) / 2)
+    (short, long) = (1, 0.5) if right, (0, -0.5) if wrong or cut;   n = number of tokens, limit = most of an answer
 
 Dang & Ngo 2025. Among right answers the short one gains, so that small models stop before they are cut. The order of
 wrong answers is a choice: the authors' recipe makes a long wrong answer the worst, their function's defaults (-1, -0.5)
-the best of the wrong ones.
+the best of the wrong ones. Format is the task's mark, the end of the reasoning, written once.
 """
 
-import re
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Method, Preset, Recipe, recipes
+from assay.method import LANGUAGE, Method, Preset, Recipe, marked_once, recipes
 from assay.parts import ByLength, Matches, Weighted, WeightedSum
 
 
-def recipe(
-    preset: Preset = LANGUAGE,
-    max_length: int = 3584,
-    tag: str = "\n</think>\n",
-    wrong: tuple[float, float] = (0.0, -0.5),
-) -> Recipe:
-    cosine = ByLength(wrong=wrong, limit=max_length)
-    components = {"format": Weighted(Matches(re.escape(tag))), "cosine": Weighted(cosine, 2.0)}
+def recipe(preset: Preset = LANGUAGE, wrong: tuple[float, float] = (0.0, -0.5)) -> Recipe:
+    components = {"format": Weighted(Matches(marked_once)), "cosine": Weighted(ByLength(wrong=wrong), 2.0)}
     return replace(recipes.grpo(preset), name="open-rs", rewards=(WeightedSum(components),))
 
 
@@ -30,18 +23,19 @@ METHOD = Method(
     paper="arXiv:2503.16219",
     recipe=recipe,
     presets=(LANGUAGE,),
-    default_task="thinking",
+    default_task="thinking-4-to-6",
     family="policy gradient",
     base=recipes.grpo,
     departures=(
-        "n counts tokens and is clamped at max_length; the authors count characters, unclamped, so that the cosine "
-        "pays a text of 2 max_length like an empty one",
-        "a cut answer is wrong and has n = max_length; no KL, temperature 1, groups of 8 instead of 6",
+        "n counts tokens and is clamped at the task's limit; the authors count characters up to 3584, unclamped, so "
+        "that the cosine pays a text of twice that like an empty one",
+        "the mark is the task's, theirs a line of </think>; a task without a mark is refused: give it by --mark",
+        "a cut answer is wrong and has n = limit; no KL, temperature 1, groups of 8 instead of 6",
         "runs 1 to 3 differ in their data: choose the task; the testbed is refuted if cuts are not fewer or the score "
         "falls by 0.05; its rival is accuracy with the weight of the cosine",
-        "measured twice: on `thinking` cuts were d = -0.015 (-0.032 to 0.002), length -0.44, score +0.002 (-0.059 to "
-        "0.062); then on `thinking-4-to-6`, chosen after that result because accuracy alone cut 8 % there with one "
-        "pilot seed (3 % on the five measured ones, as before); a warm-up of 60 was dropped, where accuracy alone fell "
-        "to 0. The score fails in four of five seeds, with answers of about 2 tokens; why was not tested",
+        "a start that is right in less than half of its answers is paid more for a short wrong answer than for a long "
+        "try: after a warm-up of 80 steps (score 0.11 to 0.21) three of three seeds end at 2 tokens and a score of 0; "
+        "after the preset's 200 (0.63 to 0.84) they end at 0.64, 0.95, 0.79, with 5 to 6 tokens instead of 10",
+        "measured before on `thinking` (cuts d = -0.015, score +0.002), then here after a warm-up of 80: score 0",
     ),
 )

@@ -2,6 +2,7 @@
 
     r = 0.9 max(0, B - A0) + 0.1 format;   B = mean_t pi(y*_t | x, own reasoning),  A0 = mean_t pi_start(y*_t | x)
     a group is dropped if std(r) < 0.5 E, E a running mean of such deviations;   the rest is grpo with clip 0.2 / 0.27
+    over the reasoning up to the mark: the own answer is not in B, so that r says nothing about its tokens
 
 Yu et al. 2025. Answers that no rule can verify still have a probability. The start's own probability is taken off, so
 that answers it could guess pay nothing; as a constant of the prompt it acts through the floor at 0 alone.
@@ -9,6 +10,7 @@ that answers it could guess pay nothing; as a constant of the prompt it acts thr
 Axes: B, T, G groups.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -17,8 +19,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Preset, Recipe, Reward, Scene, Select, State
-from assay.method import groups, logp_of, model_name, recipes, text, with_policy
+from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Prepare, Preset, Recipe, Reward, Scene, Select
+from assay.method import State, answer_format_of, groups, logp_of, model_name, reasoned_answer, recipes, text
+from assay.method import with_policy
 from assay.parts import Clip, GroupDeviation, GroupMean, Matches, OutcomeCredit, PolicyGradient, Reduce, SequenceMean
 from assay.parts import Weighted, WeightedSum, mean_probability, on_last_decision
 from assay.tasks.language.prompts import PromptTask
@@ -28,13 +31,12 @@ from assay.tasks.language.prompts import PromptTask
 class ReferenceProbability(Reward):
     """reward = max(0, B - A0): what the own reasoning adds to the probability of the reference answer (RLPR).
 
-    B: `reduce` of the actor's probabilities of the reference in place of the own answer, after everything up to `mark`.
-    A0: the same under `start`, the frozen copy of the start, after the prompt and `bare` without reasoning. B is 0 if
-    the completion has not exactly one mark. The text is tokenised as a whole. Never carries gradient.
+    B: `reduce` of the actor's probabilities of the reference in place of the own answer, after everything up to the
+    task's mark. A0: the same under `start`, the frozen copy of the start, after the prompt and the mark alone, without
+    reasoning. B is 0 if the completion has not exactly one mark. The text is tokenised as a whole. Never carries
+    gradient.
     """
 
-    mark: str = ">"
-    bare: str = ""
     reduce: Reduce = mean_probability
     actor: str = model_name("actor")
     start: str = model_name("start")
@@ -46,24 +48,18 @@ class ReferenceProbability(Reward):
             return {}
         if not isinstance(scene.task, PromptTask) or not scene.task.items.item(0, 0).answer:
             raise AssayError(f"task '{scene.task.name}' has no reference answers. Use a task of prompts with answers")
-        try:
-            scene.task.tokenizer.encode(self.mark + self.bare)
-        except ValueError as error:
-            raise AssayError(
-                f"answers of task '{scene.task.name}' cannot contain the mark {self.mark!r} that ends the reasoning "
-                f"({error}). Use a task with reasoning, or set `mark` to a text that its answers have"
-            ) from None
+        mark_of(scene.task)
         return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with max(0, B - A0) on each last decision; logs the means of both."""
-        rows = scene.task.texts(experience, scene.split)  # type: ignore[attr-defined]
-        marked = torch.tensor([row["completion"].count(self.mark) == 1 for row in rows])
-        reasoned = [
-            (row["prompt"], row["completion"].partition(self.mark)[0] + self.mark, row["answer"]) for row in rows
-        ]
+        assert isinstance(scene.task, PromptTask), "init refuses other tasks"
+        rows = scene.task.texts(experience, scene.split)
+        mark, gap = mark_of(scene.task), answer_format_of(scene.task).gap
+        marked = torch.tensor([row["completion"].count(mark) == 1 for row in rows])
+        reasoned = [(row["prompt"], row["completion"].partition(mark)[0] + mark, gap + row["answer"]) for row in rows]
         with_reasoning = self.probability(self.actor, reasoned, scene) * marked
-        without = self.probability(self.start, [(row["prompt"], self.bare, row["answer"]) for row in rows], scene)
+        without = self.probability(self.start, [(row["prompt"], mark, gap + row["answer"]) for row in rows], scene)
         scene.log("reference_probability", float(with_reasoning.mean()))
         scene.log("reference_probability_at_start", float(without.mean()))
         return on_last_decision(experience, (with_reasoning - without).clamp(min=0.0).to(experience.mask.device))
@@ -84,6 +80,45 @@ def reference_ids(task: PromptTask, prompt: str, said: str, answer: str) -> tupl
     whole, before = task.tokenizer.encode(said + answer), task.tokenizer.encode(said)
     cut = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(whole, before, strict=False)))
     return task.told([prompt])[0] + whole[:cut], whole[cut:]
+
+
+def mark_of(task: PromptTask) -> str:
+    """Returns the mark that ends the reasoning; raises AssayError if the task has none, or cannot write it."""
+    try:
+        mark = answer_format_of(task).need_mark()
+        task.tokenizer.encode(mark)
+    except (AssayError, ValueError) as error:
+        raise AssayError(f"task '{task.name}': {error}") from None
+    return mark
+
+
+@dataclass(frozen=True)
+class ReasoningOnly(Prepare):
+    """Takes the decisions after the task's mark out of the loss: advantage 0 and no longer in the mask.
+
+    The token that completes the mark stays. A completion with no mark, or with several, stays whole: its format is at
+    fault, wherever that began. Degenerate: outside of a run, without a task of prompts, nothing changes.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        task = scene.task
+        if not isinstance(task, PromptTask):
+            return experience
+        mark, kept = mark_of(task), experience.mask.clone()
+        for row, said in enumerate(task.completions(experience)):
+            if said.count(mark) == 1:
+                place = experience.mask[row].nonzero().flatten()
+                kept[row, place[num_until(task, experience.action[row, place].tolist(), mark) :]] = False
+        scene.log("reasoning_share", float(kept.sum()), float(experience.mask.sum()))
+        return replace(experience, mask=kept).add({"advantage": experience.column("advantage") * kept})
+
+
+def num_until(task: PromptTask, ids: Sequence[int], mark: str) -> int:
+    """Returns how many of the tokens it takes until their text has the mark; all of them if it never has."""
+    return bisect_left(range(len(ids)), True, key=lambda num: mark in text.readable(task.tokenizer, ids[:num]))
 
 
 @dataclass(frozen=True)
@@ -126,23 +161,24 @@ ROUNDING = 1e-6
 """A deviation that equals the threshold up to rounding is kept."""
 
 
-FORMAT = "^[^>]*>[^>]+$"
-"""Reasoning, the mark once, an answer."""
+RATE = 1e-4
+"""A third of the preset's: the reward follows the policy, and larger steps outrun it."""
 
 
-def recipe(preset: Preset = LANGUAGE, bare: str = "", reduce: Reduce = mean_probability) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, reduce: Reduce = mean_probability) -> Recipe:
     paid = {
-        "reference": Weighted(ReferenceProbability(bare=bare, reduce=reduce), 0.9),
-        "format": Weighted(Matches(FORMAT), 0.1),
+        "reference": Weighted(ReferenceProbability(reduce), 0.9),
+        "format": Weighted(Matches(reasoned_answer), 0.1),
     }
     base = replace(
         recipes.grpo(preset),
         rewards=(WeightedSum(paid),),
         select=AboveRunningDeviation(),
-        credit=(OutcomeCredit(GroupMean(), GroupDeviation(1e-6)),),
+        credit=(OutcomeCredit(GroupMean(), GroupDeviation(1e-6)), ReasoningOnly()),
         copies={"start": Copy("actor")},
     )
-    return with_policy(base, "rlpr", PolicyGradient(trust=Clip(0.2, 0.27), aggregate=SequenceMean()))
+    ours = with_policy(base, "rlpr", PolicyGradient(trust=Clip(0.2, 0.27), aggregate=SequenceMean()))
+    return ours.set("learning_rate", RATE)
 
 
 METHOD = Method(
@@ -153,9 +189,12 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.grpo,
     departures=(
-        "reasoning ends with one mark instead of tags; no penalty of repetition; probabilities are not rounded",
+        "reasoning ends with the task's mark instead of tags; no penalty of repetition; probabilities are not rounded",
+        "A0 is asked after the mark alone, because a model that was warmed up on demonstrations never omits it",
+        "the own answer, whose tokens the reward does not depend on, is not trained on; the authors' code trains on it",
         "A0 is computed from the frozen copy of the start whenever a prompt comes up, which gives the same number",
+        "the learning rate is 1e-4: with the preset's 3e-4 the scores of three seeds went from 0.63, 0.82, 0.80 to "
+        "0.58, 0.84, 0.81 in 60 steps, with 1e-4 to 0.65, 0.83, 0.90 (grpo: 0.61, 0.85, 0.89)",
         "at most three rounds of sampling fill the batch; E moves at each round",
-        "in the measured claim A0 is asked after the mark (bare='>'), because demonstrations never omit it",
     ),
 )

@@ -53,6 +53,17 @@ def changed_task(task: Task, max_tokens: int | None, system: str | None, in_orde
     return task if system is None else replace(task, system=system)
 
 
+def with_mark(task: Task, mark: str) -> Task:
+    """Returns the task whose answers end their reasoning with a mark; what stood behind its own mark is forgotten."""
+    if not isinstance(task, PromptTask):
+        raise AssayError(f"--mark is for prompts with single answers; '{task.name}' has none. Remove it.")
+    try:
+        task.tokenizer.encode(mark)
+    except ValueError as error:
+        raise AssayError(f"--mark is {mark!r}, which task '{task.name}' cannot write: {error}.") from None
+    return replace(task, answer_format=replace(task.answer_format, mark=mark, gap=""))
+
+
 def check_task(recipe: Recipe, task: Task, max_tokens: int | None, system: str | None) -> None:
     """Raises AssayError for a system prompt without a chat template, and for demonstrations over the limit."""
     prompts = task.prompts if isinstance(task, PairsTask) else task

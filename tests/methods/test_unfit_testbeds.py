@@ -8,8 +8,8 @@ import assay
 from assay.core.errors import AssayError
 
 
-def test_rlpr_refuses_a_task_whose_answers_cannot_contain_its_mark() -> None:
-    with pytest.raises(AssayError, match=r"cannot contain the mark '>'.*set `mark`"):
+def test_rlpr_refuses_a_task_that_does_not_say_what_ends_the_reasoning() -> None:
+    with pytest.raises(AssayError, match=r"task 'levels-.*': nothing says what ends the reasoning.*--mark"):
         assay.train("rlpr", "levels", steps=1)
 
 

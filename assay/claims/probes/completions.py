@@ -135,12 +135,13 @@ def log_gap(part: Transform, expected: Mapping[str, float], task: PromptTask, ro
     return distance([found[name] for name in expected], list(expected.values()))
 
 
-def mode_gap(recipe: Recipe, modes: Mapping[str, str]) -> float:
+def mode_gap(recipe: Recipe, modes: Mapping[str, str], task: PromptTask | None = None) -> float:
     """Returns how far the shares of classes that the recipe's first credit logs are from those of these answers, each
-    given with its class.
+    given with its class, on a task; the question of `answered` without one.
     """
     expected = {f"mode/{name}": num / len(modes) for name, num in Counter(modes.values()).items()}
-    return log_gap(recipe.credit[0], expected, *answered(list(modes)))
+    rows = answered(list(modes)) if task is None else (task, completed(task, list(modes), [0] * len(modes)))
+    return log_gap(recipe.credit[0], expected, *rows)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
+from assay.core.answers import AnswerFormat, answer_format_of
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene, TextTask
@@ -32,12 +33,13 @@ class OfText(Reward, Protocol):
 class Matches(OfText):
     """1 if the regular expression `pattern` is found in the completion exactly `times` times, else 0.
 
+    `pattern` may be a function that reads it from the task's `AnswerFormat`, such as `marked_once`.
     `times` 0 gives 1 - decay^n if it is found n times: with `decay` 0 it asks for at least once, with a larger one each
     further place pays less. A dot also matches a newline. Degenerate: a completion without the pattern gets 0, whatever
     `times` is.
     """
 
-    pattern: str
+    pattern: str | Callable[[AnswerFormat], str]
     times: int = 1
     decay: float = 0.0
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"pattern": "1"}, {"pattern": "1", "times": 0, "decay": 0.5})
@@ -48,15 +50,25 @@ class Matches(OfText):
 
     def init(self, scene: Scene) -> State:
         """Refuses a pattern that is not a regular expression, and a task without text."""
+        started = super().init(scene)
+        if isinstance(self.pattern, str) or scene.task is not None:
+            self.pattern_on(scene.task)
+        return started
+
+    def pattern_on(self, task: Any) -> str:
+        """Returns the pattern on a task; raises AssayError if it cannot be read, or the task does not say it."""
         try:
-            re.compile(self.pattern)
+            pattern = self.pattern if isinstance(self.pattern, str) else self.pattern(answer_format_of(task))
+            re.compile(pattern)
         except re.error as error:
-            raise AssayError(f"Matches.pattern {self.pattern!r} is not a regular expression: {error}") from None
-        return super().init(scene)
+            raise AssayError(f"Matches.pattern {pattern!r} is not a regular expression: {error}") from None
+        except AssayError as error:
+            raise AssayError(f"task '{task.name}': {error}") from None
+        return pattern
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the reward on each last decision."""
-        found = re.compile(self.pattern, re.DOTALL)
+        found = re.compile(self.pattern_on(scene.task), re.DOTALL)
 
         def worth(said: str) -> float:
             count = sum(1 for _ in found.finditer(said))

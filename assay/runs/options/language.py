@@ -47,6 +47,9 @@ class LanguageOptions(Group):
         "precision of the model: float32, or bfloat16 with float32 master weights (default: bfloat16 on a GPU)",
         metavar="float32|bfloat16",
     )
+    mark: str | None = option(
+        None, "text that ends the reasoning of answers, such as '####' (default: the task's, or that of a file's rows)"
+    )
     in_order: bool = option(False, "take the rows of a file in their order instead of shuffled")
 
     def check(self) -> None:
@@ -67,12 +70,15 @@ class LanguageOptions(Group):
             raise AssayError(f"--epochs is {self.epochs}. Use a positive number.")
         if self.system is not None and not self.system.strip():
             raise AssayError("--system is empty. Leave it out, or give a text.")
+        if self.mark is not None and not self.mark.strip():
+            raise AssayError("--mark is blank. Leave it out, or give the text that ends the reasoning.")
 
     def task(self, task: Task) -> Task:
         """Returns the task with its limit of answers, its system prompt and its order of rows."""
         from assay.runs import language
 
-        return language.changed_task(task, self.max_tokens, self.system, self.in_order)
+        task = language.changed_task(task, self.max_tokens, self.system, self.in_order)
+        return task if self.mark is None else language.with_mark(task, self.mark)
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
         """Returns the recipe with sampling parameters, sizes, KL penalty, precision and adapter."""

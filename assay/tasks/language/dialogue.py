@@ -24,8 +24,8 @@ from assay.rollouts import text
 from assay.rollouts.dialogues import converse
 from assay.rollouts.text import Tokenizer
 from assay.rollouts.turns import Heard, Limits, utterances
-from assay.tasks.language.prompts import FiniteItems, Item, Items, completion_ids, prompt_ids, token_credits
-from assay.tasks.language.scoring import Scorer, components, scored
+from assay.tasks.language.prompts import FiniteItems, Item, Items, completion_ids, prompt_ids
+from assay.tasks.language.scoring import Scorer, components, scored, token_credits
 
 SAID = ("start", "sample", "split", LOGP_MODEL)
 """Columns of whole conversations."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError, TooLong
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
@@ -22,17 +23,13 @@ from assay.ops.decoded import Stop
 from assay.rollouts import text
 from assay.rollouts.completions import complete, continued
 from assay.rollouts.text import Tokenizer
-from assay.tasks.language.scoring import Scorer, components, scored
+from assay.tasks.language.scoring import Scorer, components, scored, token_credits
 
 HELD_OUT = 0.1
 MAX_ATTEMPTS = 10_000
 
 
 # ---------------------------------------------------------------------------------------------------- items
-TOKENS_SHOWN = 1000
-"""Tokens of a sample that are written down one by one."""
-
-
 @dataclass(frozen=True)
 class Item:
     """One prompt: its text, the answer for display, a completion that verifies, facts for the verifier, and its place
@@ -132,6 +129,7 @@ class PromptTask:
 
     With a pretrained model, `system` is the system prompt of conversations that have none, and `max_tokens` is raised
     to the longest demonstration unless it `is_limited`. A `scorer` takes the place of the verifier.
+    `answer_format` says how completions are written, for parts that read them.
     """
 
     name: str
@@ -143,6 +141,7 @@ class PromptTask:
     system: str = ""
     is_limited: bool = False
     scorer: Scorer | None = None
+    answer_format: AnswerFormat = AnswerFormat()
 
     @property
     def stop(self) -> Stop | None:
@@ -366,21 +365,6 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     if len(ids) > limit:
         raise TooLong(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
-
-
-def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:
-    """Returns the decided tokens with the advantage and the log-probability of each, for one row that has credit;
-    `silent` stands for a token without text.
-    """
-    if "advantage" not in one.extra:
-        return {}
-    chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
-    words = [tokenizer.decode([token]) or silent for token in one.action[0, chosen].tolist()]
-    return {
-        "tokens": [text.escaped(word) for word in words],
-        "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
-        "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
-    }
 
 
 def checked_outcome(task: PromptTask, item: Item, completion: str, row: int) -> Outcome:

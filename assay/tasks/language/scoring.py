@@ -12,6 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Outcome, Score
 from assay.core.verifier import COMPONENT
 from assay.rollouts import text
+from assay.rollouts.text import Tokenizer
 
 Table = Mapping[str, Sequence[float]]
 """Numbers of the rows by component; NaN where a component does not apply to a row."""
@@ -61,6 +62,25 @@ def components(one: Experience) -> dict[str, float]:
     """
     found = {name.removeprefix(COMPONENT): float(one.extra[name]) for name in one.extra if name.startswith(COMPONENT)}
     return {f"reward/{name}": round(value, 6) for name, value in found.items() if not math.isnan(value)}
+
+
+TOKENS_SHOWN = 1000
+"""Tokens of a sample that are written down one by one."""
+
+
+def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:
+    """Returns the decided tokens with the advantage and the log-probability of each, for one row that has credit;
+    `silent` stands for a token without text.
+    """
+    if "advantage" not in one.extra:
+        return {}
+    chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
+    words = [tokenizer.decode([token]) or silent for token in one.action[0, chosen].tolist()]
+    return {
+        "tokens": [text.escaped(word) for word in words],
+        "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
+        "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
+    }
 
 
 def check_scored(task: Any, num: int = 4) -> list[float]:

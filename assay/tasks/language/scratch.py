@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
@@ -56,7 +57,8 @@ class Scratch(Generator):
 def scratch(level: int = 4, guessable: float = 0.5) -> PromptTask:
     """Returns the task; `level` is the number of digits."""
     name = f"scratch-{level}" if guessable == 0.5 else f"scratch-{level}-{guessable:g}"
-    return PromptTask(name, Scratch(level, guessable), CharacterTokenizer(), max_prompt=level + 5, max_tokens=level + 4)
+    items, written = Scratch(level, guessable), AnswerFormat(MARK)
+    return PromptTask(name, items, CharacterTokenizer(), level + 5, level + 4, answer_format=written)
 
 
 LEVELS: Mapping[str, Callable[[], PromptTask]] = {

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from assay.core.answers import AnswerFormat, found_format
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Outcome, PolicyFault, Score
 from assay.ops import random
@@ -261,7 +262,10 @@ def together(train: Sequence[PromptTask], test: PromptTask | None, weights: Sequ
     tasks = [*train, *([test] if test else [])]
     name = "-".join([task.name for task in train] + ([Path(tested.path).stem] if tested else []))
     prompt, tokens = max(task.max_prompt for task in tasks), max(task.max_tokens for task in tasks)
-    return PromptTask(name, Files(sourced, tested, tuple(weights)), train[0].tokenizer, prompt, tokens)
+    formats = {task.answer_format for task in train}
+    written = formats.pop() if len(formats) == 1 else AnswerFormat()
+    items = Files(sourced, tested, tuple(weights))
+    return PromptTask(name, items, train[0].tokenizer, prompt, tokens, answer_format=written)
 
 
 def with_source(file: TextFile) -> TextFile:
@@ -369,7 +373,8 @@ def textfile(
     source = TextFile(path, digest, held_out, seed, tuple(items), worked, judged=judged)
     pairs = [(item.demonstration, item.where) for item in items]
     needed = longest_of(pairs, each(lambda words: len(tokenizer.encode(words))))[0] + 1
-    return PromptTask(name_of(Path(path)), source, tokenizer, longest, max_tokens or max(256, needed))
+    limit, written = max_tokens or max(256, needed), found_format([item.demonstration for item in items])
+    return PromptTask(name_of(Path(path)), source, tokenizer, longest, limit, answer_format=written)
 
 
 def judgement(row: Row) -> str:

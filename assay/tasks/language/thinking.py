@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
@@ -53,7 +54,7 @@ def thinking(most: int = 6, least: int = 0, level: int = 3) -> PromptTask:
     """
     name = f"thinking-{most}" if not least else f"thinking-{least}-to-{most}"
     items = Thinking(level, most, least)
-    return PromptTask(name, items, CharacterTokenizer(), max_prompt=level + 2, max_tokens=most + level + 2)
+    return PromptTask(name, items, CharacterTokenizer(), level + 2, most + level + 2, answer_format=AnswerFormat(MARK))
 
 
 LEVELS: Mapping[str, Callable[[], PromptTask]] = {

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Outcome, Score
 from assay.rollouts import text
@@ -136,11 +137,13 @@ class EnumerableTask(PromptTask):
         return items.exact(self, actor)
 
 
-def enumerable_task(name: str, items: ExactItems, longest: int, preset: str = "places") -> EnumerableTask:
+def enumerable_task(
+    name: str, items: ExactItems, longest: int, preset: str = "places", answer_format: AnswerFormat = AnswerFormat()
+) -> EnumerableTask:
     """Returns the task of these items, with answers of at most `longest` tokens."""
     if not 1 <= items.prompts <= len(SIGNS):
         raise AssayError(f"{items}: prompts must be 1 to {len(SIGNS)}")
-    return EnumerableTask(name, items, TOKENS, max_prompt=2, max_tokens=longest, preset=preset)
+    return EnumerableTask(name, items, TOKENS, 2, longest, answer_format=answer_format, preset=preset)
 
 
 # ---------------------------------------------------------------------------------------------------- exact quantities

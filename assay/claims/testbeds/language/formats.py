@@ -21,6 +21,7 @@ from assay.claims.testbeds.language.enumerable import (
     enumerable_task,
     right_answers,
 )
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, Score
 from assay.tasks.language.prompts import Item
@@ -79,7 +80,10 @@ class Formats(Enumerable):
 
 
 def formats(shares: int = 532, right: int = 265, prompts: int = 8, hard: int = 0, cost: float = 0.0) -> EnumerableTask:
-    """Returns the task; each digit of `shares` and `right` is the number of one format, in tenths at the start."""
+    """Returns the task; each digit of `shares` and `right` is the number of one format, in tenths at the start. The
+    last format is its box.
+    """
     items = Formats(tuple(map(int, str(shares))), tuple(map(int, str(right))), prompts, hard, cost)
     name = f"formats-{shares}-{right}" + (f"-hard-{hard}-cost-{cost:g}" if hard or cost else "")
-    return enumerable_task(name, items, 2, "bigrams")
+    modes = tuple((f"format-{place}", f"[{digits}].*") for place, digits in enumerate(items.digits))
+    return enumerable_task(name, items, 2, "bigrams", AnswerFormat(box=f"^[{items.digits[-1]}]", modes=modes))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, product
 
 from assay.claims.testbeds.language.enumerable import DIGITS, SIGNS, TOKENS, Enumerable, EnumerableTask, ways_of
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, Score
 from assay.rollouts import text
@@ -87,4 +88,5 @@ def redo(steps: int = 2, planted: float = 0.5, prompts: int = 8) -> EnumerableTa
     items = Redo(steps, planted, prompts)
     if not 1 <= prompts <= len(SIGNS):
         raise AssayError(f"{items}: prompts must be 1 to {len(SIGNS)}")
-    return EnumerableTask(f"redo-{steps}-{planted:g}", items, TOKENS, 3, steps + 1, preset="bigrams")
+    name, written = f"redo-{steps}-{planted:g}", AnswerFormat(step=REDO)
+    return EnumerableTask(name, items, TOKENS, 3, steps + 1, answer_format=written, preset="bigrams")
