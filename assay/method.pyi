@@ -42,6 +42,7 @@ from assay.core.slots import (
     frame_of as frame_of, has_turns as has_turns, logp_of as logp_of, most_decisions as most_decisions,
     number as number,
 )
+from assay.core.score_range import RIGHT as RIGHT
 from assay.core.slots.scene import DISCARDED as DISCARDED
 from assay.core.spaces import (
     Box as Box, Context as Context, Discrete as Discrete, MultiDiscrete as MultiDiscrete, Space as Space,

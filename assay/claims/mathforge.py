@@ -5,19 +5,21 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, recipes
-from assay.methods.mathforge import HarderMore, recipe
-from assay.parts import WithoutIdle
+from assay.methods.mathforge import HarderMore, WithSignal, recipe
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
     data = seen.experience
     outcome = by_hand.outcome(data)
-    centred, advantage = by_hand.centred(data), torch.zeros_like(outcome)
-    signal = [rows for rows in by_hand.rows_of_groups(data) if centred[rows].any()]
-    score = torch.stack([(-outcome[rows].mean() / 2).exp() for rows in signal])
-    for rows, weight in zip(signal, len(signal) * score / score.sum(), strict=True):
-        advantage[rows] = weight * len(rows) * centred[rows] / (centred[rows].abs().sum() + 1e-4)
-    return by_hand.token_loss(seen, advantage, kept=advantage != 0)
+    valid = [rows for rows in by_hand.rows_of_groups(data) if outcome[rows].min() < outcome[rows].max()]
+    score = torch.stack([(-outcome[rows].mean() / 2).exp() for rows in valid])
+    gains: list[Tensor] = []
+    for rows, weight in zip(valid, len(valid) * score / score.sum(), strict=True):
+        away = outcome[rows] - outcome[rows].sum() / len(rows)
+        spread = (away.abs().sum() + 1e-4) / len(rows)
+        for row, own in zip(rows, weight * away / spread, strict=True):
+            gains.append(by_hand.clipped(by_hand.ratio(seen), own, 0.2, 0.2)[row][data.mask[row]])
+    return -torch.cat(gains).mean()  # over every token of the valid groups, one at its group's mean included
 
 
 def weights(*right: int) -> Tensor:
@@ -36,7 +38,9 @@ CLAIMS = Claims(
     mutants=(
         Edit("all groups in the softmax", HarderMore.__call__, "torch.where(has_signal, by_group.share, 0.0)",
              "by_group.share"),
-        Edit("groups without signal count in the mean", WithoutIdle.apply, "experience.mask & teaches",
+        Edit("groups without signal count in the mean", WithSignal.apply, "experience.mask & differs.unsqueeze(1)",
              "experience.mask"),
+        Edit("an answer at its group's mean leaves the mean over tokens", WithSignal.apply, "differs.unsqueeze(1)",
+             "(experience.column('advantage') != 0)"),
     ),
 )

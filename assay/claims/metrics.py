@@ -17,6 +17,7 @@ import torch
 
 from assay.claims.claim import Curves, values_of
 from assay.core.errors import AssayError
+from assay.core.score_range import RIGHT
 from assay.core.record import Draw, Need
 from assay.core.slots import DemonstratedTask, Task, TextTask
 from assay.statistics.passk import pass_at_k
@@ -55,7 +56,7 @@ class Largest:
 # ---------------------------------------------------------------------------------------------------- of policies
 @dataclass(frozen=True)
 class PassAt:
-    """pass@k on held-out prompts, unbiased from `samples` samples of each; a sample is right if its score is 1."""
+    """pass@k on held-out prompts, unbiased from `samples` samples of each; a sample is right above 1/2."""
 
     k: int = 8
     samples: int = 64
@@ -119,7 +120,7 @@ def sampled(policy: Any, task: Task, prompts: int, samples: int) -> tuple[np.nda
         starts = np.arange(first, min(first + step, prompts))
         rows, which = np.repeat(starts, samples), np.tile(np.arange(samples), len(starts))
         played = task.judge(task.play(policy, rows, which, Draw(0, (11,)), split=1, greedy=False), 1)
-        right.append((played.column("score") >= 1.0).view(len(starts), samples).numpy())
+        right.append((played.column("score") > RIGHT).view(len(starts), samples).numpy())
         said = [str(row["completion"]) for row in task.texts(played, 1)]
         texts += [said[place : place + samples] for place in range(0, len(said), samples)]
     return np.concatenate(right), texts

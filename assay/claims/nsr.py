@@ -41,6 +41,7 @@ CLAIMS = Claims(
                  Final("pass@64"), seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),
     ),
     mutants=(
+        Edit("graded rewards keep their size", recipe, "(RightOrWrong(), OutcomeCredit", "(OutcomeCredit"),
         Edit("0 and 1 instead of signs", recipe, "Constant(0.5), Constant(0.5)", "Constant(0.0), Constant(1.0)"),
         Edit("weights change places", BySign.__call__, "self.positive, self.negative", "self.negative, self.positive"),
         Edit("dropped rows count in the mean", WithoutIdle.apply, "experience.mask & teaches", "experience.mask"),

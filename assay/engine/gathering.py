@@ -14,8 +14,10 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import COLUMNS, Draw, Experience, Need, Origin, State, concatenate
-from assay.core.slots import Scene, logp_of
+from assay.core.score_range import UNIT, check_unit, is_inside
+from assay.core.slots import Scene, TextTask, logp_of
 from assay.core.slots.scene import NO_STARTS
+from assay.core.verifier import COMPONENT, VERIFIED
 from assay.engine.engine import Engine
 
 REWARDED = "rewarded"
@@ -151,10 +153,23 @@ def roll_out(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -
 
 
 def apply_rewards(recipe: Recipe, scene: Scene, states: Sequence[State], fresh: Experience) -> Experience:
-    """Applies the recipe's rewards in order."""
+    """Applies the recipe's rewards in order; OwnCodeError for scores of texts that its parts cannot read."""
     for place, (part, state) in enumerate(zip(recipe.rewards, states, strict=True)):
         fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
+    if VERIFIED in fresh.extra and isinstance(scene.task, TextTask):
+        check_scores(recipe, scene.task, fresh, scene.split)
     return fresh
+
+
+def check_scores(recipe: Recipe, task: TextTask, rewarded: Experience, split: int) -> None:
+    """Raises OwnCodeError, with the row, if a part reads outcomes as right or wrong and a score is not from 0 to 1."""
+    ended = (rewarded.terminal | rewarded.truncated).any(1)
+    scores = torch.where(ended, rewarded.column("score"), 0.0).tolist()
+    if all(is_inside(score, UNIT) for score in scores):
+        return
+    own = [name.removeprefix(COMPONENT) for name in rewarded.extra if name.startswith(COMPONENT)]
+    names = f"reward {' + '.join(own)}" if own else f"the score of task '{task.name}'"
+    check_unit(recipe, names, scores, task.texts(rewarded, split))
 
 
 def join_pieces(parts: Sequence[Experience]) -> Experience:

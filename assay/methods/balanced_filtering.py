@@ -8,6 +8,7 @@ all the same, so the gain of a step is paid for in tokens.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from assay.method import LANGUAGE, AssayError, Experience, Method, Preset, Recipe, Scene, Select, State, groups, recipes
 
@@ -24,6 +25,7 @@ class Band(Select):
     low: float = 0.25
     high: float = 0.75
     max_rounds: int = 8
+    reads_shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.low <= self.high <= 1.0:

@@ -108,6 +108,7 @@ METHOD = Method(
     variants={"direct-advantage-po-answers": of_answers},
     departures=(
         "a step is a span of `length` tokens, not a line of text; a given column `segment` replaces it",
+        "a graded outcome, from 0 to 1, is the critic's label as it is: V is then the expected outcome",
         "the label of a partial answer is the outcome of its own continuation (one completion, same minimum as the "
         "share of several), and the generator completes; the last step ends in the outcome, not in the critic",
         "samples are drawn from the fixed reference at every step instead of once; loss over beta; beta 0.5 and 100 "

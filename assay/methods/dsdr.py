@@ -57,7 +57,7 @@ class Distinct(Prepare):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Adds the bonus at the end of each right answer, writes the column, and logs the mean d."""
         by_group, mask = groups.row_groups(experience), experience.mask
-        right, there = groups.outcome(experience) > 0.5, mask.any(1)
+        right, there = groups.is_right(experience), mask.any(1)
         found = torch.zeros(len(experience), dtype=torch.float64)
         for label in by_group.index[there].unique().tolist():
             rows = ((by_group.index == label) & there).nonzero().squeeze(1).tolist()

@@ -56,7 +56,7 @@ class SpareToken(Choice):
 
 def balance(experience: Experience) -> Tensor:
     """Returns n / (2 n_right) for right finished answers and n / (2 n_wrong) for wrong ones, 0 for cut ones, [B]."""
-    ended, right = finished(experience).any(1), groups.outcome(experience) > 0.5
+    ended, right = finished(experience).any(1), groups.is_right(experience)
     many = torch.where(right, (ended & right).sum(), (ended & ~right).sum()).clamp(min=1)
     return torch.where(ended, ended.sum() / (2.0 * many.double()), 0.0).to(experience.reward.dtype)
 

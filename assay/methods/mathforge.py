@@ -15,9 +15,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, CreditWeight, Experience, Method, Preset, Recipe, RowStatistic, groups, recipes
-from assay.method import with_token_clip
-from assay.parts import GroupMean, OutcomeCredit, Reweigh, WithoutIdle
+from assay.method import LANGUAGE, CreditWeight, Experience, Method, Prepare, Preset, Recipe, RowStatistic, Scene, State
+from assay.method import groups, recipes, with_token_clip
+from assay.parts import GroupMean, OutcomeCredit, Reweigh
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,13 @@ class MeanAbsoluteDeviation(RowStatistic):
 class HarderMore(CreditWeight):
     """n softmax(-mean outcome / temperature) over the n groups with an advantage; their mean weight is 1.
 
+    The mean outcome is read as the share of right answers: rewards are from 0 to 1.
+
     Degenerate: an infinite temperature, or equal groups, give weight 1.
     """
 
     temperature: float = 2.0
+    reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the weights are a softmax over the groups of the batch"}
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
@@ -54,8 +57,21 @@ class HarderMore(CreditWeight):
         return torch.where(has_signal, weight_B, 1.0).unsqueeze(1)
 
 
+@dataclass(frozen=True)
+class WithSignal(Prepare):
+    """Masks the groups whose outcomes are all equal, so that the loss is a mean over all decisions of the others: also
+    over those of an answer exactly at its group's mean. Degenerate: if no group is left, no step is taken.
+    """
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Rewrites the mask."""
+        differs = groups.differs(groups.outcome(experience), groups.row_groups(experience))
+        return replace(experience, mask=experience.mask & differs.unsqueeze(1))
+
+
 def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = HarderMore()) -> Recipe:
-    credit = (OutcomeCredit(GroupMean(), MeanAbsoluteDeviation()), Reweigh(rule), WithoutIdle())
+    credit = (OutcomeCredit(GroupMean(), MeanAbsoluteDeviation()), Reweigh(rule), WithSignal())
     return with_token_clip(replace(recipes.grpo(preset), credit=credit), "mathforge")
 
 

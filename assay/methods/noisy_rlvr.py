@@ -11,6 +11,7 @@ Axes: B sequences.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 
@@ -32,6 +33,7 @@ class Backward(Reward):
 
     rates: Rates = field(default_factory=lambda: {"": (0.1, 0.2)})
     label: str = ""
+    reads_shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if any(min(pair) < 0.0 or sum(pair) >= 1.0 for pair in self.rates.values()):
@@ -46,7 +48,7 @@ class Backward(Reward):
         """Returns the experience with the corrected outcomes."""
         rates = [self.rates[label] for label in labels_of(experience, scene, self.label, self.rates)]
         f0, f1 = torch.tensor(rates, device=experience.mask.device).view(-1, 2).unbind(1)
-        accepted = (groups.outcome(experience) > 0.5).to(f0.dtype)
+        accepted = groups.is_right(experience).to(f0.dtype)
         return placed(experience, (accepted - f0) / (1.0 - f0 - f1))
 
 
@@ -62,6 +64,7 @@ class Forward(Reward):
     false_negative: float = 0.2
     share: float = 0.0
     judge: Reward = Verifier()
+    reads_shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0 or not 0.0 <= self.false_negative < 1.0:
@@ -78,12 +81,12 @@ class Forward(Reward):
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with signed weights; counts the appeals of this step first."""
-        accepted, there, rate = groups.outcome(experience) > 0.5, experience.mask.any(1), self.false_negative
+        accepted, there, rate = groups.is_right(experience), experience.mask.any(1), self.false_negative
         if self.share and bool(there.any()):
             asked = there & ~accepted & (uniform_of(experience, scene) < self.share)
             again = experience.rows(asked)  # only these are judged: a better verifier is a dear one
             judged = self.judge(again, scene, state["judge"]) if len(again) else again
-            overturned = int((groups.outcome(judged) > 0.5).sum())
+            overturned = int(groups.is_right(judged).sum())
             state["sum"] += rate_of(overturned, int((accepted & there).sum()), self.share)
             state["steps"] += 1
             rate = state["sum"] / state["steps"]

@@ -11,12 +11,12 @@ others, so diversity lasts longer. A policy that is nearly always wrong is ruine
 from dataclasses import replace
 
 from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_token_clip
-from assay.parts import BySign, Constant, OutcomeCredit, Reweigh, WithoutIdle
+from assay.parts import BySign, Constant, OutcomeCredit, Reweigh, RightOrWrong, WithoutIdle
 
 
 def recipe(preset: Preset = LANGUAGE, right: float = 0.1, wrong: float = 1.0) -> Recipe:
-    signs = OutcomeCredit(Constant(0.5), Constant(0.5))  # +1 and -1
-    weighed = replace(recipes.grpo(preset), credit=(signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
+    signs = (RightOrWrong(), OutcomeCredit(Constant(0.5), Constant(0.5)))  # +1 and -1, whatever the outcome
+    weighed = replace(recipes.grpo(preset), credit=(*signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
     return with_token_clip(weighed, "nsr")
 
 
@@ -39,7 +39,7 @@ METHOD = Method(
     departures=(
         "no entropy bonus; the released scripts leave 0.001 on in every arm",
         "rows of the other kind are masked, so the number of updates does not depend on how many are right",
-        "an outcome above 1/2 counts as right",
+        "an outcome above 1/2 counts as right, however far above: graded rewards become signs",
         "no claim with rank 16 on many-ways: pass@64 was 0.78 in both arms (5 pilot seeds); there pass rates differ",
     ),
 )

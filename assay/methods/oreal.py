@@ -20,7 +20,7 @@ from torch import Tensor
 from assay.method import LANGUAGE, Aggregation, Copy, CreditWeight, Experience, Method, Need, Phase, Preset, Recipe
 from assay.method import Stage, recipes
 from assay.parts import Column, Constant, KlToReference, LeaveOneOut, Logistic, NoTrust, OfState, OutcomeCredit, PairUp
-from assay.parts import PolicyGradient, RewardToGo, Reweigh, SequenceMean, Td
+from assay.parts import PolicyGradient, RewardToGo, Reweigh, RightOrWrong, SequenceMean, Td
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class TokenWeights(CreditWeight):
 
     wrong: float = 0.5
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
-    reads_shares: ClassVar[bool] = True
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
         """Returns the weight of each decision, [B, T]."""
@@ -80,7 +79,8 @@ def recipe(preset: Preset = LANGUAGE, alone: int = 10, wrong: float = 0.5) -> Re
     advantage = OutcomeCredit(LeaveOneOut(), Constant(0.5))  # of outcomes -1 and 1
     base = replace(
         recipes.rloo(preset), name="oreal", critics={"value": preset.value}, copies={"reference": Copy(of="actor")},
-        credit=(RewardToGo(), advantage, PairUp(), Reweigh(TokenWeights(wrong))), stages=(policy, tokens),
+        credit=(RightOrWrong(), RewardToGo(), advantage, PairUp(), Reweigh(TokenWeights(wrong))),
+        stages=(policy, tokens),
     ).set("group_size", 16)  # fmt: skip
     first = Phase("tokens", replace(base, stages=(tokens,), copies={}), alone, {"actor": "actor", "value": "value"})
     return replace(base, before=(first,))
@@ -100,6 +100,7 @@ METHOD = Method(
     base=recipes.rloo,
     variants={"oreal-right": right_only},
     departures=(
+        "an outcome above 1/2 counts as right, so that r = +-1 and labels 0 and 1 hold for graded rewards too",
         "the kept answers are the first right and the first wrong one: samples of a group are exchangeable",
         "the token model is a critic of its own, with the actor's rate and no schedule; top-p is 1 and prompts are not "
         "repeated by pass rate; the released code is the definition of the loss",

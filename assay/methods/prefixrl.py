@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import DISCARDED, LANGUAGE, AssayError, Choice, Copy, DemonstratedTask, Draw, Experience, Method
-from assay.method import Preset, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
+from assay.method import DISCARDED, LANGUAGE, RIGHT, AssayError, Choice, Copy, DemonstratedTask, Draw, Experience
+from assay.method import Method, Preset, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
 from assay.method import model_name, random, recipes
 from assay.parts import group_rows
 
@@ -57,13 +57,14 @@ class Demonstrated(Solutions):
 class RejectionSampled(Solutions):
     """The first right one of `tries` samples of the base policy, as in the paper (arXiv:2601.18795).
 
-    The base policy is the model `policy`, a copy of the actor that never changes. Right is a score of 1 or more. The
+    The base policy is the model `policy`, a copy of the actor that never changes. Right is a score above 1/2. The
     sampled decisions count as spent (`discarded_decisions`); the metric `solved` is the share of problems with a
     solution. Degenerate: a problem that no try solves has none.
     """
 
     tries: int = 16
     policy: str = model_name("reference")
+    reads_shares: ClassVar[bool] = True
 
     def check(self, task: Task) -> None:
         """Raises AssayError if the task has no verifiable answers."""
@@ -76,7 +77,7 @@ class RejectionSampled(Solutions):
         rows, samples = group_rows(scene.starts, self.tries)
         base, draw = scene.models.model(self.policy), scene.draw.at(12)
         played = scene.task.judge(scene.task.play(base, rows, samples, draw, split=0, greedy=False), 0)
-        is_right = (played.column("score") >= 1.0).view(len(scene.starts), self.tries)
+        is_right = (played.column("score") > RIGHT).view(len(scene.starts), self.tries)
         first = is_right.long().argmax(1) + self.tries * torch.arange(len(is_right))
         scene.log(DISCARDED, float(played.mask.sum()))
         is_solved = is_right.any(1)

@@ -95,7 +95,7 @@ class Elliptical(Prepare):
         )
         bonus = leverage(phi, by_group, self.ridge)
         scene.log("leverage_deviation", float(groups.deviation(bonus, by_group).mean()))
-        solved = groups.any_of((groups.outcome(experience) > 0.5) & (by_group.share > 0), by_group)
+        solved = groups.any_of(groups.is_right(experience) & (by_group.share > 0), by_group)
         paid = on_last_decision(experience, torch.where(solved, self.beta * bonus, 0.0)).reward
         return replace(experience, reward=experience.reward + paid)
 

@@ -61,7 +61,7 @@ class Pair(Curriculum):
         if len(self.pair(state)) == 2 and self.once:
             return
         there = experience.mask.any(1)
-        start, right = experience.column("start")[there], groups.outcome(experience)[there] > 0.5
+        start, right = experience.column("start")[there], groups.is_right(experience)[there]
         rates = {str(one): float(right[start == one].double().mean()) for one in start.unique().tolist()}
         state["rates"] = {**state["rates"], **rates}
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.score_range import RIGHT
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,13 @@ def over_episode(row_total_B: Tensor, experience: Experience) -> Tensor:
 def outcome(experience: Experience) -> Tensor:
     """Returns the total reward of each row's whole episode, [B]."""
     return over_episode((experience.reward * experience.mask).sum(1), experience)
+
+
+def is_right(experience: Experience) -> Tensor:
+    """Returns whether each row's answer is right, bool [B]: its outcome is above 1/2, the middle of the range of
+    rewards. Rewards with another declared range were mapped to 0..1. Degenerate: an outcome of exactly 1/2 is wrong.
+    """
+    return outcome(experience) > RIGHT
 
 
 # ---------------------------------------------------------------------------------------------------- members

@@ -25,6 +25,7 @@ from assay.parts.credit.reweigh import BySign as BySign, Reweigh as Reweigh, Wit
 from assay.parts.credit.segments import SegmentGae as SegmentGae, Spans as Spans
 from assay.parts.credit.shaping import (
     Informative as Informative, KlInReward as KlInReward, OverlongPenalty as OverlongPenalty, PairUp as PairUp,
+    RightOrWrong as RightOrWrong,
 )
 from assay.parts.credit.temporal import Gae as Gae, RewardToGo as RewardToGo, Whiten as Whiten
 from assay.parts.critics.conservative import Conservative as Conservative, ConservativeChoices as ConservativeChoices

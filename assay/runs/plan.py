@@ -40,6 +40,7 @@ from assay.runs.options.training import TrainingOptions
 from assay.runs.systems import as_the_method_runs
 from assay.runs.user_code.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.runs.user_code.reward_model import reward_model
+from assay.runs.user_code.reward_range import with_range
 from assay.runs.user_code.rewards import with_components
 from assay.runs.warm_start import Start, start_of
 from assay.tasks.language.dialogue import DialogueTask
@@ -231,16 +232,19 @@ def found_task(task: str, options: RunOptions) -> tuple[str, Task]:
 
 
 def changed_task(task: Task, options: RunOptions) -> Task:
-    """Returns the task as each group of options changes it, in order; a reward model adds its scores."""
+    """Returns the task as each group of options changes it, in order; a reward model adds its scores, and at the end
+    scores are mapped from their declared range.
+    """
     for group in options:
         task = group.task(task)
     own = options.own
     if own.reward_model is None:
-        return task
+        return with_range(task, own.reward_range)
     trained = plan_of(own.reward_model)
     loop = Loop(trained.recipe, trained.task, seed=trained.seed, num_steps=trained.steps, placement=trained.placement)
     model = reward_model(own.reward_model, loop)
-    return with_components(task, {"reward_model": model}, {"reward_model": own.reward_model_weight})
+    task = with_components(task, {"reward_model": model}, {"reward_model": own.reward_model_weight})
+    return with_range(task, own.reward_range)
 
 
 def code_of(

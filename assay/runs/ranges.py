@@ -26,11 +26,12 @@ def value_at(config: Mapping[str, Any], *path: str) -> Any:
 
 def known_range(config: Mapping[str, Any]) -> Range | None:
     """Returns the lowest and the highest possible score if the config determines them: verifiers of this package give
-    0 to 1, CartPole pays 1 for each step. None for any other task, and for own rewards in the place of a verifier.
+    0 to 1, CartPole pays 1 for each step, rewards with a declared range are mapped to 0 to 1. None for any other task,
+    and for own rewards without a range in the place of a verifier.
     """
     task, horizon = config.get("task_settings"), value_at(config, "task_settings", "spec", "horizon")
     if value_at(task or {}, "scorer") is not None:
-        return None
+        return (0.0, 1.0) if value_at(task or {}, "scorer", "part") == "Ranged" else None
     if value_at(config, "task_settings", "items", "part") in UNIT_ITEMS or value_at(task or {}, "part") == "PairsTask":
         return 0.0, 1.0
     is_cartpole = value_at(config, "task_settings", "dynamics", "part") == "CartPole" or config.get("task") in (

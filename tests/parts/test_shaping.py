@@ -11,7 +11,8 @@ import torch
 from assay.claims import probes
 from assay.core.errors import AssayError, TooLong
 from assay.core.slots import Scene
-from assay.parts.credit.shaping import OverlongPenalty
+from assay.ops import groups
+from assay.parts.credit.shaping import OverlongPenalty, RightOrWrong
 from assay.tasks.language.addition import addition
 
 
@@ -45,3 +46,18 @@ def test_demonstrations_that_exceed_the_limit_leave_no_ramp(limit: int) -> None:
     state = OverlongPenalty(margin=0.5).init(Scene(task))
     shown = max(len(item.demonstration) for item in addition(1).items_of(np.arange(32), 0)) + 1
     assert state == {"begin": float(min(limit, max(shown, limit / 2))), "end": float(limit)}
+
+
+def test_graded_outcomes_become_1_above_the_middle_and_0_up_to_it() -> None:
+    data = probes.bandit_experience([0, 1, 2, 3, 0], [0.0, 0.5, 0.51, 1.0, 0.49], torch.zeros(4))
+    assert groups.is_right(data).tolist() == [False, False, True, True, False]
+    assert RightOrWrong()(data).reward.flatten().tolist() == [0.0, 0.0, 1.0, 1.0, 0.0]
+
+
+def test_what_an_episode_earned_on_several_decisions_stands_at_its_end() -> None:
+    data = probes.verified(num=8)
+    last = data.terminal | data.truncated
+    spread = replace(data, reward=torch.where(data.mask, 0.2, 9.0).double())
+    found = RightOrWrong()(spread)
+    right = data.mask.sum(1) > 2  # 0.2 for each decision: above 1/2 from the third on
+    assert torch.equal(found.reward, (last & data.mask & right.unsqueeze(1)).double())

@@ -25,7 +25,7 @@ async def short(completions):
     return [None if said.endswith("1") else 1.0 / (1 + len(said)) for said in completions]
 
 def fails_on_noise(rows):
-    return [1.0 / float(row["completion"] == row["answer"]) for row in rows]
+    return [1.0 / float(row["completion"] == "" or row["completion"].isdigit()) for row in rows]
 
 def long(rows):
     return [float(len(row["completion"])) for row in rows]

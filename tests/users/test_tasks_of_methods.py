@@ -19,7 +19,7 @@ METHODS = [
 ]  # fmt: skip
 CLASSES = [
     "a-grae", "progrpo", "pacs", "real", "oreal", "kimi-k1.5", "direct-advantage-po", "dph-rl", "dsdr", "repexp",
-    "laser", "wgrpo-pairing",
+    "laser", "wgrpo-pairing", "nsr", "mathforge", "self-interference", "rlsp",
 ]  # fmt: skip
 """Those that read an outcome as right or wrong, or as a share of right answers."""
 FIRST = {"oreal": "tokens", "direct-advantage-po": "critic", "dph-rl": "start"}
@@ -62,7 +62,7 @@ def test_graded_rewards_train_and_what_is_missing_or_unbounded_is_named(
     assert "line 1 has no field 'answer'" in capsys.readouterr().err
     if method in CLASSES:
         assert trained(method, "answers.jsonl", "--reward", "rewards.py:wide") == 2
-        assert "the reward of a demonstration is 4, but " in capsys.readouterr().err
+        assert "outside of the range 0 to 1, and " in capsys.readouterr().err
         assert not Path("run/config.json").exists()
     assert trained(method, "bare.jsonl", "--reward", "rewards.py:graded") == 0, capsys.readouterr().err
 

@@ -101,6 +101,23 @@ class Informative(Select):
 
 
 @dataclass(frozen=True)
+class RightOrWrong(Prepare):
+    """reward <- 1 at the end of a right episode, 0 everywhere else: graded outcomes become labels.
+
+    Right is an outcome above 1/2 (`groups.is_right`). For losses that are defined for right and wrong answers alone.
+    Degenerate: outcomes 0 and 1 that stand at the end are unchanged; an episode without an end gets nothing.
+    """
+
+    reads_shares: ClassVar[bool] = True
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        ends = ((experience.terminal | experience.truncated) & experience.mask).to(experience.reward.dtype)
+        number = groups.over_episode(ends.sum(1), experience).clamp(min=1)  # 1, but for rows that hold several episodes
+        return replace(experience, reward=ends * (groups.is_right(experience) / number).unsqueeze(1))
+
+
+@dataclass(frozen=True)
 class PairUp(Prepare):
     """Pairs the best with the worst member of each group; of equal members the first row counts.
 

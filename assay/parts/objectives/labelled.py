@@ -13,12 +13,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.score_range import RIGHT
 from assay.core.slots import LabelLoss, Objective, RatioLevel, View
 from assay.ops import groups
 from assay.parts.objectives.ratio import ProductRatio, of_rows
-
-RIGHT = 0.5
-"""Outcomes above it are right."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class ByLabel(Reward):
     otherwise: str = "wrong"
     label: str = "label"
     threshold: float = 0.5
+    reads_shares: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": {"right": 1.0, "wrong": -0.5}}, "label": ""},)
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ class ByLength(Rescored):
     limit: int | None = None
     curve: Callable[[Tensor], Tensor] = cosine
     reward: Reward = Verifier()
+    reads_shares: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"limit": 8}, {"limit": 8, "curve": inverse})
 
     def __post_init__(self) -> None:

@@ -26,16 +26,20 @@ GREEDY = "greedy_outcome"
 class WithGreedy(Around):
     """Plays every start once greedily and rewards it, then runs `gather`; the outcome is a column of the group's rows.
 
-    With `skip`, starts whose greedy outcome is at least `solved` are not sampled. Greedy rows are not returned: they
-    neither learn nor count in a group, and their decisions count as spent (`discarded_decisions`). The metric
+    With `skip`, starts whose greedy answer is right (`groups.is_right`) are not sampled. Greedy rows are not returned:
+    they neither learn nor count in a group, and their decisions count as spent (`discarded_decisions`). The metric
     `greedy_outcome` is their mean outcome, `greedy_solved` the share of starts left out. `gather` may not use rewards
     itself. Degenerate: if all starts are solved, no row has a decision, and no step is taken.
     """
 
     gather: Rollout = Episodes()
     skip: bool = False
-    solved: float = 1.0
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"skip": True})
+
+    @property
+    def reads_shares(self) -> bool:
+        """Whether outcomes are read as right or wrong: only where starts are skipped."""
+        return self.skip
 
     @property
     def writes(self) -> Collection[str]:
@@ -65,7 +69,7 @@ class WithGreedy(Around):
         played = scene.task.play(scene.actor, starts, np.zeros_like(starts), scene.draw, split=0, greedy=True)
         greedy = scene.reward(played)
         outcome = groups.outcome(greedy)
-        wrong = (outcome < self.solved) | (not self.skip)
+        wrong = ~groups.is_right(greedy) | (not self.skip)
         left = np.isin(scene.starts, greedy.column("start")[wrong].numpy())
         scene.log(DISCARDED, float(greedy.mask.sum()))
         scene.log(GREEDY, float(outcome.sum()), float(len(outcome)))

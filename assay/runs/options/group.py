@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
@@ -27,9 +27,9 @@ WORDS = {
 def option(default: Value, text: str, *, metavar: str = "", decisive: bool = True, chosen: bool = False) -> Value:
     """Declares an option: its default, its help, and whether it can change the numbers of a run.
 
-    Its type is the annotation: bool (a switch), int, float, str, Path, each possibly `| None`, or `tuple[str, ...]`
-    (repeatable). One that is `chosen` for the hardware where the user does not say is missing among parsed arguments
-    then, and a switch has --no-NAME.
+    Its type is the annotation: bool (a switch), int, float, str, Path, each possibly `| None`, `tuple[str, ...]`
+    (repeatable), or `tuple[float, float] | None` (two numbers). One that is `chosen` for the hardware where the user
+    does not say is missing among parsed arguments then, and a switch has --no-NAME.
     """
     about = {"help": text, "metavar": metavar, "decisive": decisive, "chosen": chosen}
     made: Value = field(default=default, metadata=about)
@@ -93,12 +93,24 @@ def add_group(parser: argparse.ArgumentParser, group: type[Group], only: Mapping
             continue
         metavar = one.metadata["metavar"] or {int: "N", float: "X"}.get(kind, "TEXT")
         told = {"dest": one.name, "metavar": metavar, "help": text}
-        if kind is tuple:
+        if is_pair(one):
+            place.add_argument(flag(one.name), nargs=2, type=float, **told | {"metavar": tuple(metavar.split())})
+        elif kind is tuple:
             place.add_argument(flag(one.name), action="append", default=[], **told)
         else:
             read, default = (given_text, argparse.SUPPRESS) if one.default == "" else (kind, one.default)
             default = argparse.SUPPRESS if one.metadata["chosen"] else default
             place.add_argument(flag(one.name), type=read, default=default, **told)
+
+
+def is_pair(one: Field[Any]) -> bool:
+    """Returns whether an option takes two numbers: a tuple that is None where it is not given."""
+    return "tuple[float, float]" in str(one.type)
+
+
+def is_two_numbers(value: Any) -> bool:
+    """Returns whether a value is a tuple of two numbers."""
+    return isinstance(value, tuple) and len(value) == 2 and all(type(one) in (int, float) for one in value)
 
 
 def given_text(word: str) -> str:
@@ -119,6 +131,8 @@ def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType
             continue
         kind, value = kinds[one.name], values[one.name]
         value = tuple(value) if isinstance(value, list) else value
+        if is_pair(one) and value is not None and not is_two_numbers(value):
+            raise AssayError(f"{flag(one.name)} is {value!r}. Use two numbers.")
         right = float(value) if kind is float and type(value) is int else value
         is_unset = right is None and one.default is None
         if not is_unset and (not isinstance(right, kind) or isinstance(right, bool) is not (kind is bool)):
@@ -142,7 +156,11 @@ def record_of(group: Group, *, decisive: bool) -> dict[str, Any]:
 def words_of(group: Group) -> list[str]:
     """Returns changed values as words of a command line."""
     words: list[str] = []
+    pairs = {one.name for one in fields(group) if is_pair(one)}
     for name, value in changed(group).items():
+        if name in pairs:
+            words += [flag(name), *(repr(float(one)) for one in value)]
+            continue
         for each in value if isinstance(value, tuple) else (value,):
             words += [flag(name)] if each is True else [flag(name), str(each)]
     return words

@@ -30,6 +30,11 @@ class OwnOptions(Group):
         60.0, "seconds that one call of a reward function may take (default: 60)", decisive=False
     )
 
+    reward_range: tuple[float, float] | None = option(
+        None, "lowest and highest reward, mapped to 0..1; right is above the middle (default: 0 1, or NAME.range)",
+        metavar="LOW HIGH",
+    )  # fmt: skip
+
     tool: tuple[str, ...] = option(
         (), "function FILE.py:NAME that the policy may call in its answers; repeatable", metavar="TOOL"
     )
@@ -61,6 +66,10 @@ class OwnOptions(Group):
             check_url(self.judge)
         elif self.judge_prompt is not None or self.judge_pairs:
             raise AssayError("--judge-prompt and --judge-pairs need a judge. Add --judge http://HOST:PORT/v1.")
+        if self.reward_range is not None:
+            low, high = self.reward_range
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise AssayError(f"--reward-range is {low:g} {high:g}. Use two finite numbers, the lower one first.")
         for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
             if not seconds > 0:
                 raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")

@@ -89,6 +89,11 @@ class OwnRewards:
     components: Mapping[str, Component]
     weights: Mapping[str, float]
 
+    @property
+    def scores(self) -> None:
+        """No range: without a declared one a reward may be any number."""
+        return None
+
     def __call__(
         self, rows: Sequence[dict[str, Any]], verified: Callable[[], Sequence[Outcome]]
     ) -> tuple[Sequence[Outcome], Table]:

@@ -12,11 +12,12 @@ from assay.core import store
 from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.core.score_range import check_unit
 from assay.core.slots import Task
-from assay.runs.checks import walked
 from assay.runs.config import read_config
 from assay.runs.signals import resume_command
 from assay.runs.user_code.consent import Code
+from assay.runs.user_code.reward_range import Ranged
 from assay.runs.user_code.rewards import VERIFIER, OwnRewards
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.prompts import PromptTask
@@ -40,24 +41,21 @@ def own_code(accepted: Code, folder: Path) -> Iterator[None]:
 
 
 def try_rewards(task: Task, recipe: Recipe) -> None:
-    """Scores a few demonstrations before anything is spent, and warns if the task's verifier is left out.
+    """Scores a few right, wrong and empty completions before anything is spent, and warns if the task's verifier is
+    left out.
 
-    AssayError if a score is not from 0 to 1 and a part of the recipe reads outcomes as right (above 1/2) or wrong, or
-    as shares of right answers: it states `reads_shares = True`.
+    AssayError if a score is outside of the declared range, or, where none is declared, not from 0 to 1 although a part
+    of the recipe reads outcomes as right or wrong.
     """
     if not isinstance(task, PromptTask | DialogueTask) or task.scorer is None:
         return
-    outside = [score for score in check_scored(task) if not 0.0 <= score <= 1.0]
-    readers = [type(part).__name__ for part in walked(recipe) if getattr(part, "reads_shares", False)]
-    if outside and readers:
-        raise AssayError(
-            f"the reward of a demonstration is {outside[0]:g}, but {readers[0]} of '{recipe.name}' reads rewards as "
-            "right or wrong. Return rewards from 0 to 1, weigh them so (--reward FILE.py:NAME=WEIGHT), or use grpo."
-        )
-    if isinstance(task.scorer, OwnRewards) and VERIFIER not in task.scorer.weights:
-        names = ", ".join(task.scorer.weights)
+    rows, scores = check_scored(task)
+    rewards = task.scorer.rewards if isinstance(task.scorer, Ranged) else task.scorer
+    names = " + ".join(rewards.weights) if isinstance(rewards, OwnRewards) else "of the task"
+    check_unit(recipe, f"reward {names}", scores, rows)
+    if isinstance(rewards, OwnRewards) and VERIFIER not in rewards.weights:
         warnings.warn(
-            f"rewards and held-out scores are {names}; the task's own verifier is not used (--reward verifier=1.0 "
-            "adds it)",
+            f"rewards and held-out scores are {', '.join(rewards.weights)}; the task's own verifier is not used "
+            "(--reward verifier=1.0 adds it)",
             stacklevel=2,
         )

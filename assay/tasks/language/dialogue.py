@@ -91,7 +91,8 @@ class DialogueTask:
     def spec(self) -> Spec:
         """Returns tokens in, tokens out."""
         vocabulary = self.tokenizer.vocabulary
-        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.limits.columns)
+        scores = None if self.scorer is None else self.scorer.scores
+        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.limits.columns, scores=scores)
 
     @property
     def max_decisions(self) -> int:

@@ -150,9 +150,9 @@ class PromptTask:
 
     @property
     def spec(self) -> Spec:
-        """Returns tokens in, tokens out; the verifier of a file gives 0 to 1, a scorer any number."""
-        vocabulary, is_verified = self.tokenizer.vocabulary, isinstance(self.items, FiniteItems) and not self.scorer
-        scores = (0.0, 1.0) if is_verified else None
+        """Returns tokens in, tokens out; the verifier of a file gives 0 to 1, a scorer what it states."""
+        vocabulary, verified = self.tokenizer.vocabulary, (0.0, 1.0) if isinstance(self.items, FiniteItems) else None
+        scores = verified if self.scorer is None else self.scorer.scores
         return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens, scores=scores)
 
     def play(

@@ -24,6 +24,10 @@ class Scorer(Protocol):
     Law: a row's score does not depend on the other rows, unless they share its prompt.
     """
 
+    @property
+    def scores(self) -> tuple[float, float] | None:
+        """Returns the range of its scores; None if they may be any number."""
+
     def __call__(
         self, rows: Sequence[dict[str, Any]], verified: Callable[[], Sequence[Outcome]]
     ) -> tuple[Sequence[Outcome], Table]:
@@ -83,17 +87,25 @@ def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> di
     }
 
 
-def check_scored(task: Any, num: int = 4) -> list[float]:
-    """Returns the scores of the demonstrations of the first training prompts, none without a scorer. A broken scorer
-    fails here, before a run begins.
+def check_scored(task: Any, num: int = 4) -> tuple[list[dict[str, Any]], list[float]]:
+    """Returns rows of the first training prompts and their scores, none without a scorer: with their demonstration,
+    with that of another prompt, and with nothing. The verifier counts as 1 for the first and 0 for the others. A broken
+    scorer fails here, before a run begins.
     """
     scorer: Scorer | None = task.scorer
     if scorer is None:
-        return []
+        return [], []
     items = task.items_of(torch.arange(num), 0)
-    rows = [{**item.facts, "prompt": item.prompt, "completion": item.demonstration, "answer": item.answer, "cut": False}
-            for item in items]  # fmt: skip
-    outcomes, _ = scorer(rows, lambda: [Score(1.0)] * len(rows))
+    shown = [item.demonstration for item in items]
+    wrong = [next((one for one in shown if one != own), own + own) for own in shown]
+    rows = [
+        {**item.facts, "prompt": item.prompt, "completion": said, "answer": item.answer, "cut": False}
+        for completions in (shown, wrong, [""] * num)
+        for item, said in zip(items, completions, strict=True)
+    ]
+    verified = [Score(1.0)] * num + [Score(0.0)] * (2 * num)
+    outcomes, _ = scorer(rows, lambda: verified)
     if len(outcomes) != len(rows):
         raise AssayError(f"{type(scorer).__name__} returned {len(outcomes)} outcomes for {len(rows)} rows.")
-    return [outcome.value for outcome in outcomes if isinstance(outcome, Score)]
+    pairs = [(row, one.value) for row, one in zip(rows, outcomes, strict=True) if isinstance(one, Score)]
+    return [row for row, _ in pairs], [value for _, value in pairs]
