@@ -13,6 +13,10 @@ Context = Mapping[str, Tensor]
 """The input of a decision, by name: `observation`, `tokens`, `goal`, ..."""
 
 
+MASK = "action_mask"
+"""Key of a context, of an entry in a Dict observation, and of Gymnasium's info: the options that are allowed."""
+
+
 @dataclass(frozen=True)
 class Discrete:
     """One of `n` discrete actions, numbered from 0."""
@@ -72,13 +76,23 @@ class Vocabulary:
 Space = Discrete | Box | Vocabulary | MultiDiscrete | Image
 
 
+def num_options(action: Space) -> int:
+    """Returns the length of an action mask: the options of all choices; AssayError for other actions."""
+    if isinstance(action, Discrete):
+        return action.n
+    if isinstance(action, MultiDiscrete):
+        return sum(action.sizes)
+    raise AssayError(f"action masks are for discrete choices, not for {action}")
+
+
 @dataclass(frozen=True)
 class Spec:
     """The facts of a task that a model is built from: observation space, action space, length of an episode.
 
     With a `goal`, contexts have two more keys of that space: `goal`, the desired goal, and `achieved`, the
     observation's place in goal space. Models that read the observation read the goal with it. `scores` is the range
-    of an episode's score, if the task states it: no interval leaves it.
+    of an episode's score, if the task states it: no interval leaves it. With `masked`, contexts have the key
+    `action_mask`: which options are allowed, those of several choices one after the other.
     """
 
     observation: Space
@@ -87,6 +101,7 @@ class Spec:
     num_costs: int = 0
     goal: Box | None = None
     scores: tuple[float, float] | None = None
+    masked: bool = False
 
     def __post_init__(self) -> None:
         if self.goal is not None and not isinstance(self.observation, Box):

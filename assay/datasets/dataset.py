@@ -126,7 +126,10 @@ class Dataset:
         }
 
     def check_fits(self, spec: Spec, name: str) -> None:
-        """Raises AssayError if the data do not fit the task's spaces."""
+        """Raises AssayError if the data do not fit the task's spaces, or lack the action masks that it has."""
+        if spec.masked:
+            what = f"task '{name}' has action masks, which data do not record: forbidden actions would be learned from"
+            raise AssayError(f"{what}. Train online (ppo, dqn), or give a task without masks")
         check_space(self.observation, spec.observation, "observations", name)
         check_space(self.action, spec.action, "actions", name)
         check_bounds(self.action, spec.action, name)

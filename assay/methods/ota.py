@@ -114,7 +114,7 @@ class TwoLevels(nn.Module):
 
     def towards(self, context: Context, subgoal: Tensor) -> Context:
         """Returns the context of the low level."""
-        return {"observation": context["observation"], "goal": of_length_root(subgoal)}
+        return {**context, "goal": of_length_root(subgoal)}
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns the low level's action towards the proposed subgoal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
-from assay.core.spaces import Box, Context, Discrete, Image, Spec
+from assay.core.spaces import MASK, Box, Context, Discrete, Image, Spec, num_options
 
 SUFFIXES = (".pt", ".pt2", ".onnx")
 
@@ -36,6 +37,10 @@ class Acting(nn.Module):
 
 def inputs_of(spec: Spec) -> dict[str, Tensor]:
     """Returns an example of every input of a policy, for two observations."""
+    if spec.masked:
+        return inputs_of(replace(spec, masked=False)) | {
+            MASK: torch.ones(2, num_options(spec.action), dtype=torch.bool)
+        }
     space = spec.observation
     if isinstance(space, Discrete):
         return {"state": torch.zeros(2, dtype=torch.long)}

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.slots import Task
-from assay.core.spaces import Box, Context, Discrete, Image, Vocabulary
+from assay.core.spaces import MASK, Box, Context, Discrete, Image, Vocabulary
 from assay.ops.random import as_open_float32
 from assay.tasks.adapters.gymnasium import EnvironmentTask, Simulated
 from assay.tasks.adapters.gymnasium_spaces import Port
@@ -32,14 +33,19 @@ class Predictor:
         self.port: Port | None = task.port if whole and isinstance(task, EnvironmentTask) else None
 
     @torch.no_grad()
-    def __call__(self, observation: Any, *, deterministic: bool = True, seed: int | None = None) -> Any:
+    def __call__(
+        self, observation: Any, *, deterministic: bool = True, seed: int | None = None, action_mask: Any = None
+    ) -> Any:
         """Returns the action for one observation, or those for N stacked along a new first axis.
 
         Observations and actions are those of the environment: arrays, numbers, or dicts and tuples of them. With
         `deterministic` false an action is sampled, from `seed` if it is given. A task with stacked frames takes the
-        stacked observation.
+        stacked observation. `action_mask` says which options are allowed, where the task has masks and the observation
+        does not hold them.
         """
         context, single = self.context(observation)
+        if self.task.spec.masked:
+            context = {**context, MASK: self.allowed(observation, action_mask, single)}
         num = len(next(iter(context.values())))
         uniform = None
         if not deterministic:
@@ -76,6 +82,18 @@ class Predictor:
             single = next(iter(columns.values())).dim() < 2
             return {name: value.unsqueeze(0) if single else value for name, value in columns.items()}, single
         return self.plain(np.asarray(observation))
+
+    def allowed(self, observation: Any, given: Any, single: bool) -> Tensor:
+        """Returns the masks [N, A] of observations: those that they hold, else those that were given."""
+        masks = None if self.port is None else self.port.masks
+        held = isinstance(observation, Mapping) and MASK in observation
+        raw = observation[MASK] if held else given
+        if raw is None:
+            raise AssayError(f"task '{self.task.name}' has action masks. Pass action_mask=, 1 for each allowed option")
+        rows = [raw] if single else list(raw)
+        if masks is None:
+            return torch.as_tensor(np.asarray(rows)).bool()
+        return torch.from_numpy(np.stack([masks.allowed(row) for row in rows]))
 
     def plain(self, array: np.ndarray) -> tuple[Context, bool]:
         """Returns the context of arrays in the task's own space."""

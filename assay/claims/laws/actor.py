@@ -37,7 +37,7 @@ from assay.claims.laws.laws import (
 )
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, pad
-from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec, Vocabulary
+from assay.core.spaces import MASK, Box, Discrete, MultiDiscrete, Spec, Vocabulary, num_options
 from assay.models.heads.gaussian import GaussianPolicy
 from assay.ops import random
 from assay.rollouts.completions import complete
@@ -293,6 +293,31 @@ def rows_alone(part: Any, case: ActorCase) -> Iterator[str]:
         yield "padding changes scores"
 
 
+@law("an option that the action mask forbids is never taken and has probability 0")
+def masked(part: Any, case: ActorCase) -> Iterator[str]:
+    """Every second option of a choice is forbidden."""
+    if not isinstance(case.spec.action, Discrete | MultiDiscrete):
+        return
+    actor = case.actor(part)
+    record, _ = every_action(case, actor)
+    allowed = torch.arange(num_options(case.spec.action)) % 2 == 1
+    record = replace(record, context={**record.context, MASK: allowed.expand(len(record), 1, -1)})
+    firsts = torch.tensor([0, *case.spec.action.sizes[:-1]] if isinstance(case.spec.action, MultiDiscrete) else [0])
+
+    def permits(action: Tensor) -> Tensor:
+        return allowed[action.reshape(len(record), -1) + firsts.cumsum(0)].all(1)
+
+    forbidden = scores(actor, record).squeeze(1).exp()[~permits(record.action)]
+    if bool((forbidden != 0).any()):
+        yield f"a forbidden option has probability {float(forbidden.max()):.3g}"
+    context = {name: value.flatten(0, 1) for name, value in record.context.items()}
+    uniform = random.uniform_tensor(Draw(5), (len(record), actor.num_draws)).double()
+    with torch.no_grad():
+        taken = [actor.act(context, draws)[0] for draws in (None, uniform)]
+    if not all(bool(permits(action).all()) for action in taken):
+        yield "it takes a forbidden option"
+
+
 @law("float32 and float64 agree")
 def dtype(part: Any, case: ActorCase) -> Iterator[str]:
     """Scores in both precisions."""
@@ -312,7 +337,7 @@ def learns(part: Any, case: ActorCase) -> Iterator[str]:
         yield "no parameter gets gradient"
 
 
-LAWS = (runs, finite, normalised, agree, frequencies, repeats, rows_alone, dtype, learns)
+LAWS = (runs, finite, normalised, agree, frequencies, repeats, rows_alone, masked, dtype, learns)
 ACTOR = Contract("actor", LAWS, actor_cases)
 
 

@@ -175,6 +175,7 @@ class ForwardBackwardActor(ActorHead):
         "agree": "acts greedily with log-probability 0; `score` is for cloning",
         "frequencies": "acts greedily; `score` is for cloning",
         "normalised": "no density for continuous actions: `score` is a squared distance, so cloning is least squares",
+        "masked": "trained on recorded data, and data of tasks with masks are refused",
     }
 
     def needs_data(self, spec: Spec) -> bool:

@@ -10,6 +10,7 @@ from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Context, Spec, Vocabulary
 from assay.models.bodies.table import Table
+from assay.models.heads.masks import apply_mask
 from assay.models.heads.spaces import need_discrete
 from assay.models.heads.tokens import divided, token_policy
 from assay.ops import distributions
@@ -28,7 +29,7 @@ class CategoricalPolicy(nn.Module):
     def logits(self, context: Context) -> Tensor:
         """Returns unnormalised log-probabilities [..., A]."""
         logits: Tensor = self.body(context)
-        return divided(logits, self.temperature)
+        return apply_mask(divided(logits, self.temperature), context)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns one decision for each row; the mode if `uniform` is None."""

@@ -11,6 +11,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Context, MultiDiscrete, Spec
+from assay.models.heads.masks import apply_mask
 from assay.ops import distributions
 
 
@@ -23,7 +24,7 @@ class FactoredPolicy(nn.Module):
 
     def logits(self, context: Context) -> list[Tensor]:
         """Returns the logits [..., M_i] of each choice."""
-        together: Tensor = self.body(context)
+        together = apply_mask(self.body(context), context)
         return list(together.split(self.sizes, -1))
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body, CriticHead
 from assay.core.spaces import Context, Spec
 from assay.models.heads.bins import Bins, read, shape_of
+from assay.models.heads.masks import apply_mask
 from assay.models.heads.spaces import need_discrete
 
 
@@ -121,7 +122,7 @@ class GreedyPolicy(Acting):
         return outputs
 
     def values(self, context: Context) -> Tensor:
-        return read(self.outputs(context), self.bins)
+        return apply_mask(read(self.outputs(context), self.bins), context)
 
 
 @dataclass(frozen=True)

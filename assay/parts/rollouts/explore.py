@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.core.record import State
 from assay.core.slots import Explore, Scene, Schedule, number
-from assay.core.spaces import Context
+from assay.core.spaces import MASK, Context
 from assay.ops.distributions import normal_sample
 
 
@@ -32,11 +32,21 @@ class EpsilonActor:
         greedy, logp = self.actor.act(context, None)
         if uniform is None:
             return greedy, logp
-        num = self.actor.num_actions
-        anything = (uniform[:, 1] * num).long().clamp(max=num - 1)
+        num, anything = self.any_action(context, uniform[:, 1])
         action = torch.where(uniform[:, 0] < self.epsilon, anything, greedy)
         prob = self.epsilon / num + (1.0 - self.epsilon) * (action == greedy)
         return action, prob.to(logp.dtype).log()
+
+
+    def any_action(self, context: Context, uniform: Tensor) -> tuple[int | Tensor, Tensor]:
+        """Returns (number of allowed actions, one of them drawn uniformly) for each row."""
+        if MASK not in context:
+            num = self.actor.num_actions
+            return num, (uniform * num).long().clamp(max=num - 1)
+        allowed = context[MASK].bool()
+        num = allowed.sum(-1)
+        rank = (uniform * num).long().clamp(max=num - 1)  # the allowed actions are numbered in their order
+        return num, (allowed & (allowed.cumsum(-1) == rank.unsqueeze(-1) + 1)).float().argmax(-1)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from assay.core.slots import Simulation
 from assay.core.slots.tasks import Answers
 from assay.core.spaces import Box, Context, Spec
 from assay.tasks.adapters.gymnasium_instances import reset_seed
-from assay.tasks.adapters.gymnasium_spaces import Port, port_of
+from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
 from assay.tasks.control.stepping import SteppedTask
 
 PREFIX = "envpool:"
@@ -147,7 +147,7 @@ def envpool_task(name: str) -> SteppedTask:
         near = get_close_matches(id, known, n=1, cutoff=0.0)[0]
         raise AssayError(f"EnvPool has no environment '{id}'. The nearest is '{near}': --task {PREFIX}{near}")
     pool, seen, taken = made(id, 1, [0])
-    port = port_of(seen, taken, name)
+    port = unmasked(port_of(seen, taken, name))
     spec = Spec(port.observation, port.action, int(pool.config["max_episode_steps"]))
     family = str(envpool().registration.registry.specs[id][0])
     preset = "mujoco" if isinstance(port.action, Box) and "mujoco" in family else "classic"

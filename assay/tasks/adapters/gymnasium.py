@@ -24,11 +24,13 @@ from assay.tasks.adapters.gymnasium_instances import (
     Instances,
     closed,
     raised,
+    reset_answer,
     spaces_of,
     step_answer,
     time_limit,
 )
 from assay.tasks.adapters.gymnasium_instances import reset_seed as reset_seed
+from assay.tasks.adapters.gymnasium_masks import find_reader
 from assay.tasks.adapters.gymnasium_spaces import Port, port_of
 from assay.tasks.adapters.gymnasium_trial import try_environment
 from assay.tasks.adapters.gymnasium_vector import FromVectorEnv as FromVectorEnv
@@ -110,8 +112,13 @@ def gymnasium_task(id: str, *, vector: bool = False, horizon: int | None = None)
     task = replace(task, registered=True)
     if not vector:
         return task
-    if gymnasium.spec(id).vector_entry_point is None:
-        raise AssayError(f"task '{id}' has no vector implementation. Use gymnasium_task('{id}')")
+    if gymnasium.spec(id).vector_entry_point is None or task.spec.masked:
+        why = (
+            "has action masks, which vector implementations do not pass on"
+            if task.spec.masked
+            else ("has no vector implementation")
+        )
+        raise AssayError(f"task '{id}' {why}. Use gymnasium_task('{id}')")
     return replace(task, make=partial(make_vector, id, task.spec))
 
 
@@ -131,17 +138,19 @@ def environment_task(
     if tried:
         try_environment(name, make)
     environment = make()
-    port = port_of(*spaces_of(environment), name, one_hot)
     limit = time_limit(environment) if horizon is None else horizon
     try:
-        environment.reset(seed=0)
-        info = step_answer(environment.step(port.idle()))[4]
+        seen, info = reset_answer(environment.reset(seed=0))
+        port = port_of(*spaces_of(environment), name, one_hot, find_reader(environment, seen, info))
+        allowed = port.masks and port.masks.allowed(port.masks.read(environment, seen, info))
+        info = step_answer(environment.step(port.idle(allowed)))[4]
     except (Exception, SystemExit) as error:
         what = str(error) if isinstance(error, AssayError) else raised("its first step", error)
         raise AssayError(f"task '{name}': {what}. Fix the environment") from error
     preset = "mujoco" if isinstance(port.action, Box) and has_mujoco(environment) else "classic"
     closed(environment)
-    spec = Spec(port.observation, port.action, limit or NO_LIMIT, num_costs=int("cost" in info))
+    costs, masked = int("cost" in info), port.masks is not None
+    spec = Spec(port.observation, port.action, limit or NO_LIMIT, num_costs=costs, masked=masked)
     simulated = Simulated(make, spec, port)
     return EnvironmentTask(name, spec, simulated, preset=preset, build=make, port=port, limit=horizon)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from assay.tasks.adapters.gymnasium_instances import is_number, time_limit
-from assay.tasks.adapters.gymnasium_spaces import leaves_of, port_of
+from assay.tasks.adapters.gymnasium_masks import find_reader
+from assay.tasks.adapters.gymnasium_spaces import Port, leaves_of, port_of
+from assay.tasks.adapters.gymnasium_trial import some_action
 
 
 def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[str]:
@@ -53,20 +56,33 @@ def recorded(environment: Any, num_steps: int, broken: dict[str, str]) -> list[s
     space = environment.observation_space
     shown = [repr(shown_of(space, answer[0]))]
     environment.action_space.seed(0)
+    generator = np.random.default_rng(0)
+    port = port_of(space, environment.action_space, "environment", masks_from=find_reader(environment, *answer))
     for step in range(1, num_steps + 1):
-        answer = attempt("step", lambda: environment.step(environment.action_space.sample()), broken)
+        action = attempt("mask", partial(allowed_action, environment, port, answer, generator), broken)
+        answer = attempt("step", partial(environment.step, action), broken)
         if not (isinstance(answer, tuple) and len(answer) == 5):
             broken.setdefault("step", f"step: must return five values, returned {type(answer).__name__} at step {step}")
             return shown
         check_answer(environment, answer, step, broken)
         shown.append(repr((shown_of(space, answer[0]), *answer[1:4])))
         if answer[2] or answer[3]:
-            attempt("step after the end", lambda: environment.step(environment.action_space.sample()), broken)
+            action = allowed_action(environment, port, answer, generator)
+            attempt("step after the end", partial(environment.step, action), broken)
             return shown
     if time_limit(environment) is None:
         fix = "set --max-episode-steps N"
         broken.setdefault("length", f"length: no end within {num_steps} steps and no time limit; {fix}")
     return shown
+
+
+def allowed_action(environment: Any, port: Port, answer: tuple[Any, ...], generator: np.random.Generator) -> Any:
+    """Returns a random action that the mask of the last answer, of a reset or a step, allows."""
+    if port.masks is None:
+        return environment.action_space.sample()
+    ended = len(answer) == 5 and (answer[2] or answer[3])
+    allowed = port.masks.allowed(port.masks.read(environment, answer[0], answer[-1]), ended=ended)
+    return port.actions(some_action(port.action, generator, allowed)[None])[0]
 
 
 def check_observation(space: Any, observation: Any, step: int, broken: dict[str, str]) -> None:

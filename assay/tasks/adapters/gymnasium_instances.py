@@ -12,9 +12,9 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, State
-from assay.core.spaces import Context, Spec
+from assay.core.spaces import MASK, Context, Spec
 from assay.ops.random import hashed
-from assay.tasks.adapters.gymnasium_spaces import Port
+from assay.tasks.adapters.gymnasium_spaces import Port, split_choices
 
 NO_LIMIT = 0
 """The horizon of an environment whose episodes have no known maximum; it is never simulated."""
@@ -45,10 +45,10 @@ def raised(call: str, error: BaseException) -> str:
     return f"{call} raised {type(error).__name__}{': ' if text else ''}{text}"
 
 
-def reset_answer(answer: Any) -> Any:
-    """Returns the observation of a reset; AssayError if it did not return (observation, info)."""
+def reset_answer(answer: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns (observation, info) of a reset; AssayError if it returned something else."""
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict):
-        return answer[0]
+        return answer
     raise AssayError(f"reset() returned {described(answer)}. Return (observation, info), info a dict")
 
 
@@ -129,6 +129,8 @@ class Instances:
                 self._episode[row] += 1
                 self._begin(row)
             else:
+                if self.port.masks is not None:
+                    self._check_allowed(row, rows[row])
                 self._taken[row].append(rows[row].copy())
                 results[:, row] = self._advance(row, decided)
         return results
@@ -189,17 +191,31 @@ class Instances:
         seed = reset_seed(int(self._seeds[row]), int(self._episode[row]))
         self._taken[row], self._ended[row] = [], False
         try:
-            self._seen[row] = self.port.row(reset_answer(self._environments[row].reset(seed=seed)))
+            self._see(row, *reset_answer(self._environments[row].reset(seed=seed)))
         except AssayError as error:
             raise self._fault(row, str(error)) from error
         except (Exception, SystemExit) as error:
             fix = ". Define reset(self, *, seed=None, options=None)" if "seed" in str(error) else ""
             raise self._fault(row, raised(f"reset(seed={seed})", error) + fix) from error
 
+    def _see(self, row: int, observation: Any, info: dict[str, Any], *, ended: bool = False) -> None:
+        self._seen[row] = self.port.row(observation)
+        if self.port.masks is not None:
+            raw = self.port.masks.read(self._environments[row], observation, info)
+            self._seen[row][MASK] = self.port.masks.allowed(raw, ended=ended)
+
+    def _check_allowed(self, row: int, chosen: np.ndarray) -> None:
+        choices = split_choices(self.port.action, self._seen[row][MASK])
+        for place, (choice, option) in enumerate(zip(choices, np.reshape(chosen, -1), strict=True)):
+            if not choice[int(option)]:
+                which = f" of choice {place}" if len(choices) > 1 else ""
+                fix = "This policy does not read action masks. Use a method whose actor does, such as ppo or dqn"
+                raise self._fault(row, f"action {int(option)}{which} was chosen, which the mask forbids. {fix}")
+
     def _advance(self, row: int, action: Any) -> tuple[float, bool, bool, float]:
         try:
             answer = step_answer(self._environments[row].step(action))
-            self._seen[row] = self.port.row(answer[0])
+            self._see(row, answer[0], answer[4], ended=answer[2] or answer[3])
         except AssayError as error:
             raise self._fault(row, str(error)) from error
         except (Exception, SystemExit) as error:
@@ -246,7 +262,7 @@ def time_limit(environment: Any) -> int | None:
     found = [getattr(getattr(environment, "spec", None), "max_episode_steps", None)]
     layer = environment
     while layer is not None:
-        found += [vars(type(layer)).get("max_episode_steps"), *map(vars(layer).get, LIMITS)]
+        found += [getattr(type(layer), "max_episode_steps", None), *map(vars(layer).get, LIMITS)]
         layer = vars(layer).get("env")
     return next((limit for limit in found if isinstance(limit, int) and limit > 0), None)
 

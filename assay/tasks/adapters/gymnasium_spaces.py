@@ -26,7 +26,8 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
-from assay.core.spaces import Box, Context, Discrete, Image, MultiDiscrete, Space
+from assay.core.spaces import MASK, Box, Context, Discrete, Image, MultiDiscrete, Space
+from assay.tasks.adapters.gymnasium_masks import Masks, Reader, read_observation
 
 JOINT = 64
 """Combinations up to which several discrete choices are one numbered choice, which every discrete method can take."""
@@ -148,6 +149,7 @@ class Port:
     raw_action: Any
     seen: tuple[Leaf, ...]
     taken: tuple[Leaf, ...]
+    masks: Masks | None = None
 
     # ------------------------------------------------------------------------------------------------ observations
     def row(self, observation: Any) -> dict[str, np.ndarray]:
@@ -242,16 +244,23 @@ class Port:
             place += leaf.size
         return structured(self.raw_action, parts)
 
-    def idle(self) -> Any:
-        """Returns one action: the first option of every choice, or zeros clipped to the bounds."""
+    def idle(self, allowed: np.ndarray | None = None) -> Any:
+        """Returns one action: the first (allowed) option of every choice, or zeros clipped to the bounds."""
         size = 1 if isinstance(self.action, Discrete) else self.num_actions
-        zeros = np.zeros((1, size), np.float32 if isinstance(self.action, Box) else np.int64)
-        return self.actions(zeros[:, 0] if isinstance(self.action, Discrete) else zeros)[0]
+        first = np.zeros((1, size), np.float32 if isinstance(self.action, Box) else np.int64)
+        if allowed is not None:
+            first[0] = [np.flatnonzero(choice)[0] for choice in split_choices(self.action, allowed)]
+        return self.actions(first[:, 0] if isinstance(self.action, Discrete) else first)[0]
 
     @property
     def num_actions(self) -> int:
         """Returns how many numbers an action has."""
         return sum(leaf.size for leaf in self.taken)
+
+
+def split_choices(action: Space, allowed: np.ndarray) -> list[np.ndarray]:
+    """Returns the mask of each choice of a policy's action."""
+    return np.split(allowed, np.cumsum(action.sizes)[:-1]) if isinstance(action, MultiDiscrete) else [allowed]
 
 
 def decided(leaf: Leaf, numbers: np.ndarray) -> Any:
@@ -274,16 +283,34 @@ def structured(space: Any, parts: Mapping[tuple[Any, ...], Any], keys: tuple[Any
 
 
 # ---------------------------------------------------------------------------------------------------- building
-def port_of(observation: Any, action: Any, name: str, one_hot: bool = False) -> Port:
-    """Returns the port of two Gymnasium spaces; `one_hot` makes a vector of a single Discrete observation."""
+def port_of(observation: Any, action: Any, name: str, one_hot: bool = False, masks_from: Reader | None = None) -> Port:
+    """Returns the port of two Gymnasium spaces; `one_hot` makes a vector of a single Discrete observation, and
+    `masks_from` reads the masks of discrete actions. An entry `action_mask` of the observation is a mask, not observed.
+    """
     seen, taken = (
         tuple(leaves_of(space, role, name)) for space, role in ((observation, "observation"), (action, "action"))
     )
+    if all(leaf.kind != "Box" for leaf in taken):
+        inside = [leaf for leaf in seen if leaf.keys == (MASK,)]
+        seen = tuple(leaf for leaf in seen if leaf not in inside)
+        masks_from = read_observation if inside else masks_from
     for leaves, role, space in ((seen, "observation", observation), (taken, "action", action)):
         if not leaves or not sum(leaf.size for leaf in leaves):
             raise AssayError(f"task '{name}': {role}_space {space!r} is empty. Declare at least one number or choice")
     decides = action_space(taken, name)
-    return Port(name, observation_space(seen, decides, one_hot, name), decides, observation, action, seen, taken)
+    masks = None
+    if masks_from is not None and not isinstance(decides, Box):
+        sizes = tuple(size for leaf in taken for size in leaf.sizes)
+        masks = Masks(masks_from, sizes, joint=isinstance(decides, Discrete))
+    return Port(name, observation_space(seen, decides, one_hot, name), decides, observation, action, seen, taken, masks)
+
+
+def unmasked(port: Port) -> Port:
+    """Returns the port of an adapter that cannot pass masks on; AssayError if there are any."""
+    if port.masks is not None:
+        fix = "Use it as a plain Gymnasium environment, or take the mask out of its observations"
+        raise AssayError(f"task '{port.name}' has action masks, which this adapter does not read. {fix}")
+    return port
 
 
 def observation_space(leaves: Sequence[Leaf], action: Space, one_hot: bool, name: str) -> Space:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from assay.core.errors import AssayError
-from assay.core.spaces import Box, Discrete, MultiDiscrete, Space, Spec
+from assay.core.spaces import MASK, Box, Discrete, MultiDiscrete, Space, Spec
 from assay.tasks.adapters.gymnasium_instances import spaces_of, time_limit
-from assay.tasks.adapters.gymnasium_spaces import Port, port_of
+from assay.tasks.adapters.gymnasium_spaces import Port, port_of, split_choices
 from assay.tasks.adapters.gymnasium_workers import Process
 
 STEPS, SECONDS = 64, 2.0
@@ -42,7 +42,9 @@ def try_environment(name: str, make: Callable[[], Any], patience: float = PATIEN
     observation, action, limit = named(name, lambda: process.call("facts", facts_of, seconds=patience))
     port = port_of(observation, action, name)
     spec = Spec(port.observation, port.action, limit or STEPS, num_costs=1)
-    runs: list[Played] = []
+    named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
+    reader = named(name, lambda: process.call("mask_reader", seconds=patience))
+    port, runs = port_of(observation, action, name, masks_from=reader), list[Played]()
     for fresh in (True, False, True):
         if fresh:
             named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
@@ -74,7 +76,7 @@ def played(process: Process, port: Port, patience: float, *, warn: bool) -> Play
     seen = process.call("reset", np.array([0]), seconds=patience)
     record: Played = [tuple(column.tobytes() for column in seen.values())]
     while len(record) <= STEPS and time.perf_counter() - begin < SECONDS:
-        rows = some_action(port.action, generator)[None]
+        rows = some_action(port.action, generator, seen[MASK][0] if port.masks else None)[None]
         results, seen = process.call("step", rows, seconds=patience)
         record.append((results.tobytes(), *(column.tobytes() for column in seen.values())))
         if warn and isinstance(port.observation, Box) and outside(port, seen["observation"][0]):
@@ -82,8 +84,13 @@ def played(process: Process, port: Port, patience: float, *, warn: bool) -> Play
     return record
 
 
-def some_action(space: Space, generator: np.random.Generator) -> np.ndarray:
-    """Returns a random action of the policy's space; unbounded numbers are normal."""
+def some_action(space: Space, generator: np.random.Generator, allowed: np.ndarray | None = None) -> np.ndarray:
+    """Returns a random action of the policy's space, of the allowed ones if there is a mask; unbounded numbers are
+    normal.
+    """
+    if allowed is not None:
+        chosen = [generator.choice(np.flatnonzero(choice)) for choice in split_choices(space, allowed)]
+        return np.asarray(chosen if isinstance(space, MultiDiscrete) else chosen[0])
     if isinstance(space, Discrete):
         return np.asarray(generator.integers(space.n))
     if isinstance(space, MultiDiscrete):

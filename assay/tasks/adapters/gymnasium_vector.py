@@ -14,7 +14,7 @@ from assay.core.record import Draw, State
 from assay.core.spaces import Context, Spec
 from assay.ops.random import hashed
 from assay.tasks.adapters.gymnasium_instances import reset_seed
-from assay.tasks.adapters.gymnasium_spaces import port_of
+from assay.tasks.adapters.gymnasium_spaces import port_of, unmasked
 
 
 class FromVectorEnv:
@@ -35,7 +35,7 @@ class FromVectorEnv:
             )
         self._own_seeds = isinstance(envs.unwrapped, vector.SyncVectorEnv | vector.AsyncVectorEnv)
         self._utils = require("gymnasium.vector.utils", "control", "FromVectorEnv")
-        self._port = port_of(envs.single_observation_space, envs.single_action_space, str(envs))
+        self._port = unmasked(port_of(envs.single_observation_space, envs.single_action_space, str(envs)))
 
     def reset(self, seeds: np.ndarray) -> Context:
         """Starts every instance."""

@@ -27,7 +27,8 @@ from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.core.slots.tasks import Answers
 from assay.core.spaces import Context, Spec
-from assay.tasks.adapters.gymnasium_instances import Instances, answered, raised
+from assay.tasks.adapters.gymnasium_instances import Instances, answered, raised, reset_answer
+from assay.tasks.adapters.gymnasium_masks import Reader, find_reader
 from assay.tasks.adapters.gymnasium_spaces import Port
 
 LOOK_UP = 5.0
@@ -64,6 +65,11 @@ class Held:
     def begin(self, spec: Spec, port: Port, num: int, first: int) -> None:
         """Makes the instances of a block."""
         self.instances = Instances(self.make, spec, port, num, first)
+
+    def mask_reader(self) -> Reader | None:
+        """Returns where the environments report action masks; None if nowhere."""
+        environment = self.block.environment(0)
+        return find_reader(environment, *reset_answer(environment.reset(seed=0)))
 
     def reset(self, seeds: np.ndarray) -> dict[str, np.ndarray]:
         """Starts every instance."""
@@ -256,9 +262,7 @@ class ReadyWorkers(Workers):
     The instances of a worker are stepped together. Numbers, seeds and snapshots are those of `Workers`, bitwise.
     """
 
-    def __init__(
-        self, make: Callable[[], Any], spec: Spec, port: Port, num: int, num_workers: int, ready: int
-    ) -> None:
+    def __init__(self, make: Callable[[], Any], spec: Spec, port: Port, num: int, num_workers: int, ready: int) -> None:
         super().__init__(make, spec, port, num, num_workers)
         self.ready, self.flying = ready, dict[Any, int]()
         self.place = {int(row): place for place, block in enumerate(self.blocks) for row in block}

@@ -22,7 +22,7 @@ from assay.core.record import Draw, Experience
 from assay.core.spaces import Spec
 from assay.rollouts.episodes import Recorder, Uniforms
 from assay.tasks.adapters.gymnasium_instances import closed, raised, reset_seed, step_answer
-from assay.tasks.adapters.gymnasium_spaces import Port, port_of
+from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
 from assay.tasks.adapters.gymnasium_trial import some_action
 from assay.tasks.control.stepping import rounded, start_seeds
 
@@ -178,7 +178,7 @@ def parallel_game(name: str, make: Callable[[], Any], horizon: int = LONGEST) ->
     """Returns the task of a parallel game that `make` builds; AssayError if its agents differ in their spaces."""
     game = make()
     agents = tuple(game.possible_agents)
-    ports = [port_of(game.observation_space(agent), game.action_space(agent), name) for agent in agents]
+    ports = [unmasked(port_of(game.observation_space(agent), game.action_space(agent), name)) for agent in agents]
     closed(game)
     for agent, port in zip(agents, ports, strict=True):
         if (port.observation, port.action) != (ports[0].observation, ports[0].action):
