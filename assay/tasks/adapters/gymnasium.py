@@ -142,7 +142,8 @@ def environment_task(
     try:
         seen, info = reset_answer(environment.reset(seed=0))
         port = port_of(*spaces_of(environment), name, one_hot, find_reader(environment, seen, info))
-        allowed = port.masks and port.masks.allowed(port.masks.read(environment, seen, info))
+        masks = port.masks
+        allowed = None if masks is None else masks.allowed(masks.read(environment, seen, info))
         info = step_answer(environment.step(port.idle(allowed)))[4]
     except (Exception, SystemExit) as error:
         what = str(error) if isinstance(error, AssayError) else raised("its first step", error)
