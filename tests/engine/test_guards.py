@@ -19,10 +19,10 @@ from assay.core.metrics import Metric
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase
 from assay.core.record import Experience, Loss, Need, Origin, Progress, State, Sums
-from assay.core.slots import Objective, Regularizer, Reward, Scene
+from assay.core.slots import Objective, Prepare, Regularizer, Reward, Scene
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment
-from assay.engine.guards.learning import FEW_CUT, FewSkipped, HeldOutFollows, LivePolicy
+from assay.engine.guards.learning import FEW_CUT, FewSkipped, HeldOutFollows, LivePolicy, RewardHolds
 from assay.engine.loop import Loop
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
@@ -276,7 +276,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len(set(STANDARD)) == 14
+    assert len(set(STANDARD)) == 15
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
@@ -472,6 +472,67 @@ def test_guards_see_every_evaluation_of_a_run_after_the_first(tmp_path: Path, mo
     assert seen[-1] == run.scores_after.tolist()
     assert len(seen) == 2
     assert run.alarms == [alarm, alarm]
+
+
+@dataclass(frozen=True)
+class Reversed(Prepare):
+    """A sign error: every advantage has the other sign."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        return experience.add({"advantage": -experience.column("advantage")})
+
+
+def reward_alarms(rewards: Sequence[float], noise: float = 0.05) -> list[Alarm]:
+    """The alarms of a run of 100 steps with these rewards of an answer, and noise drawn once for all tests."""
+    guard, generator = RewardHolds(), torch.Generator().manual_seed(0)
+    state, found = guard.init(), list[Alarm]()
+    for step, reward in enumerate(rewards):
+        noisy = reward + noise * float(torch.randn((), generator=generator))
+        metrics = {"reward_per_decision": noisy / 8.0, "length": 8.0}
+        moment = Moment(bandit_loop().recipe, Progress(step=step, num_steps=100), None, None, metrics)
+        found += guard.updated(moment, state)
+    return found
+
+
+COLLAPSED = [0.43] * 10 + [max(0.0, 0.43 - 0.02 * step) for step in range(90)]
+GAINED_AND_LOST = [0.1 + 0.8 * min(step, 60 - step) / 30 for step in range(60)] + [0.1] * 40
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        (COLLAPSED, "fell from 0.4"),
+        (GAINED_AND_LOST, "fell from 0.8"),
+        ([0.43] * 100, ""),
+        ([0.1 + 0.008 * step for step in range(100)], ""),
+        ([0.1 + 0.016 * step for step in range(50)] + [0.7] * 50, ""),
+        ([-1100.0 - step / 2 for step in range(100)], ""),
+    ],
+    ids=["falls to 0", "loses its gain", "constant", "rises", "keeps most of its gain", "falls by a few percent"],
+)
+def test_a_reward_that_falls_while_it_is_trained_on_is_reported(rewards: list[float], expected: str) -> None:
+    alarms = reward_alarms(rewards)
+    assert bool(alarms) == bool(expected)
+    assert all(expected in alarm.message and not alarm.stop for alarm in alarms)
+
+
+def test_steps_without_experience_say_nothing_of_the_reward() -> None:
+    guard = RewardHolds()
+    state = guard.init()
+    moment = Moment(bandit_loop().recipe, Progress(num_steps=100), None, None, {"reward_per_decision": 1.0})
+    assert guard.updated(moment, state) == []
+    assert state == guard.init()
+
+
+def test_a_run_that_is_paid_against_its_score_raises_the_alarm() -> None:
+    """As rlpr did: the loss pushes answers that its own reward does not pay for."""
+    task = catalogue.find_task("bandit")
+    recipe = catalogue.recipe_for("rloo", task, {"policy.learning_rate": "0.1"})
+    (credit, *rest) = recipe.credit
+    loop = Loop(replace(recipe, credit=(credit, *rest, Reversed())), task, seed=0, num_steps=60)
+    assert raised_by("reward holds", alarms_of(loop, 60))
 
 
 def test_alarms_are_bounded_and_counted_beyond() -> None:

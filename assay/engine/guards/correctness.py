@@ -29,6 +29,7 @@ from assay.engine.guards.learning import (
     HeldOutFollows,
     InsideLimits,
     LivePolicy,
+    RewardHolds,
     SomethingTrained,
 )
 from assay.ops import groups
@@ -210,5 +211,6 @@ STANDARD: tuple[Watch, ...] = (
     CriticExplains(),
     FEW_CUT,
     InsideLimits(),
+    RewardHolds(),
     HeldOutFollows(),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean, stdev
 from typing import Any
 
 from assay.core.record import Need, State
@@ -106,21 +107,21 @@ class LivePolicy(Watch):
             return []
         entropy = -float(fresh.logp[fresh.mask].mean())
         outcome = groups.outcome(fresh)[fresh.mask.any(1)]
-        mean, best = float(outcome.mean()), float(outcome.max())
+        average, best = float(outcome.mean()), float(outcome.max())
         if state["first"] is None:
-            state.update(first=entropy, outcome=mean, best=best)
+            state.update(first=entropy, outcome=average, best=best)
         state["best"] = max(best, state["best"])
         if fresh.action.is_floating_point():
             is_sure = entropy < state["first"] + fresh.action[0, 0].numel() * math.log(self.narrow)
         else:
             is_sure = entropy < self.least * state["first"]
-        is_solved = 2.0 * mean >= state["outcome"] + state["best"] and mean > state["outcome"]
+        is_solved = 2.0 * average >= state["outcome"] + state["best"] and average > state["outcome"]
         if not lasts(is_sure and not is_solved, state, "below", self.patience):
             return []
         text = (
             f"the entropy of a decision fell from {state['first']:.3g} to {entropy:.3g} nats with a mean outcome of "
-            f"{mean:.3g} (first {state['outcome']:.3g}, best {state['best']:.3g}): it repeats one behaviour. Check the "
-            "sign of the entropy term, raise its coefficient, or lower the learning rate"
+            f"{average:.3g} (first {state['outcome']:.3g}, best {state['best']:.3g}): it repeats one behaviour. Check "
+            "the sign of the entropy term, raise its coefficient, or lower the learning rate"
         )
         return [Alarm("live policy", text)]
 
@@ -211,6 +212,53 @@ class CriticExplains(Watch):
             "its values are no better than a constant. Raise its learning rate or epochs, or check its targets"
         )
         return [Alarm("critic explains", text)]
+
+
+@dataclass(frozen=True)
+class RewardHolds(Watch):
+    """Checks that the reward that is trained on keeps half of what it has gained.
+
+    The reward of a step is that of an answer or an episode, mean of a decision times mean length, as the recipe's
+    reward parts gave it: not the task's score. Steps are averaged in blocks of a twentieth of the run, `least` steps
+    at least. A block has fallen if it is below the middle of the first and the best one, and below the best by more
+    than `errors` standard errors and by the share `share`. Raises its alarm after `patience` such blocks in a row.
+    Degenerate: steps without experience of their own, or in which no episode ended, are left out.
+    """
+
+    patience: int = 3
+    least: int = 5
+    errors: float = 4.0
+    share: float = 0.1
+
+    def init(self) -> State:
+        return {"rewards": [], "first": None, "best": None, "deviation": 0.0, "below": 0}
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        reward, length = (moment.metrics.get(name) for name in ("reward_per_decision", "length"))
+        if reward is None or length is None:
+            return []
+        state["rewards"].append(reward * length)
+        size = max(self.least, moment.progress.num_steps // 20)
+        if len(state["rewards"]) < size:
+            return []
+        now, error = mean(state["rewards"]), stdev(state["rewards"]) / math.sqrt(size)
+        state["rewards"] = []
+        if state["best"] is None:
+            state.update(first=now, best=now, deviation=error)
+        best, first = state["best"], state["first"]
+        noise = max(self.errors * math.hypot(error, state["deviation"]), self.share * max(abs(best), abs(now)))
+        has_fallen = 2.0 * now < first + best and best - now > noise
+        if now > best:
+            state.update(best=now, deviation=error)
+        if not lasts(has_fallen, state, "below", self.patience):
+            return []
+        text = (
+            f"the reward that is trained on fell from {best:.3g} to {now:.3g} (mean of {size} steps), began at "
+            f"{first:.3g}, and has been low for {state['below'] * size} steps at step {moment.progress.step}: training "
+            "makes it worse, unless its starts become harder. Check the sign and the range of the reward, lower the "
+            "learning rate, or add a KL term"
+        )
+        return [Alarm("reward holds", text)]
 
 
 @dataclass(frozen=True)
