@@ -6,6 +6,7 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, same_gradient
 from assay.claims.probes import Seen, formulas
+from assay.claims.systems.options import other_options
 from assay.claims.systems.schedules import Virtual, speedup, tailed
 from assay.method import STALE, recipes
 from assay.methods.asyncflow import recipe
@@ -90,6 +91,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("older rows enter by the ratio to the policy that sampled them", recipe, loss_by_hand,
                       sequences),
+        Exact("its default command samples with two processes, with weights at most one version old",
+              lambda: other_options("asyncflow", gatherers=2, lag=1), equals=0.0, of="options"),
         Exact("at lag 0 sampling and training alternate: 10 steps of 3 and 2 seconds take 50",
               lambda: seconds(3.0, 2.0, lag=0), equals=50.0),
         Exact("at lag 1 sampling and training overlap: 10 steps of 3 and 2 seconds take 3 + 9 x 3 + 2",

@@ -8,6 +8,7 @@ from torch import Tensor
 from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, frames_a_second, late, unequal
 from assay.claims.systems.answers import wall_frames_a_second
+from assay.claims.systems.options import other_options
 from assay.method import CONTINUOUS, Recipe, recipes
 from assay.methods.envpool import recipe
 from assay.rollouts.async_stepping import Filed, stepped_apart
@@ -102,6 +103,8 @@ CLAIMS = Claims(
         same_gradient("its gradients are ppo's", recipe, losses_by_hand, probes.fragments),
         same_gradient("with continuous actions its gradients are ppo's", torques, by_hand.ppo_of_torques, transitions,
                       probes.BOX_SPEC, of="continuous-control"),
+        Exact("its default command steps four processes and waits for two of them",
+              lambda: other_options("envpool", env_workers=4, env_ready=2), equals=0.0, of="options"),
         Exact("a step is three epochs of four minibatches",
               lambda: probes.source_gap(recipe(), probes.fragments(), batches=12, epochs=3), equals=0.0),
         Exact("waiting for 1, 3, 4 or 8 of 8 gives the synchronous record, bit by bit", other_bits, equals=0.0),

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, same_gradient
 from assay.claims.probes import Seen, formulas, worst
+from assay.claims.systems.options import other_options
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.methods.rollart import recipe
 from assay.parts import Clip
@@ -113,6 +114,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("older trajectories enter by the ratio to the policy that sampled them", recipe,
                       loss_by_hand, sequences),
+        Exact("its default command samples two pieces of a step with four processes, one version old at most",
+              lambda: other_options("rollart", gatherers=4, pieces=2, lag=1), equals=0.0, of="options"),
         Exact("turns of 1, 3 and 3, 1 take 6 with a barrier at each", lambda: barrier(CROSSED),
               equals=6.0, of="schedules"),
         Exact("turns of 1, 3 and 3, 1 take 4 apart", lambda: apart(CROSSED), equals=4.0),

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, late, unequal, wall_frames_a_second
+from assay.claims.systems.options import other_options
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.method import recipes
 from assay.methods.srl_system import recipe
@@ -57,6 +58,8 @@ def wall_speedup(seed: int) -> float:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are ppo's", recipe, losses_by_hand, probes.fragments),
+        Exact("its default command steps four processes and serves each as it answers",
+              lambda: other_options("srl-system", env_workers=4, env_ready=1), equals=0.0, of="options"),
         Exact("a step is three epochs of four minibatches",
               lambda: probes.source_gap(recipe(), probes.fragments(), batches=12, epochs=3), equals=0.0),
         Exact("inline, together and in rings of 2, 4 and 8 it records the same bits", other_bits, equals=0.0),

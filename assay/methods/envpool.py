@@ -5,6 +5,7 @@
 
 Weng et al. 2022. A slow environment holds up no other. Rows are filed by environment and time, every environment takes
 the same number of steps, and the stream of each equals its serial replay: the numbers are those of the synchronous run.
+One capability with srl-system, the stepping of Gymnasium's environments in processes: here half of four are waited for.
 """
 
 from dataclasses import replace
@@ -20,7 +21,7 @@ def recipe(preset: Preset = CONTROL) -> Recipe:
 METHOD = Method(
     paper="arXiv:2206.10558",
     recipe=recipe,
-    default_task="cartpole",
+    default_task="CartPole-v1",
     family="systems",
     base=recipes.ppo,
     options={"env_workers": 4, "env_ready": 2},
@@ -30,6 +31,6 @@ METHOD = Method(
         "every environment takes equally many steps before an update: no row is preferred for being fast, and the last "
         "ones of a fragment are waited for",
         "the policy computes all N rows at each call, so that results do not depend on which M were ready",
-        "built-in tasks are stepped as one array and wait for nothing: options of environments are for Gymnasium's",
+        "built-in tasks are stepped as one array and wait for nothing: on these it is ppo, and the run says so",
     ),
 )

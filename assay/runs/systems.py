@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from assay.core.slots import Task
 from assay.runs import catalogue
 from assay.runs.options import EnvironmentOptions, RunOptions, run_options
 from assay.tasks.adapters.gymnasium import EnvironmentTask
 
+ENVIRONMENT = {one.name for one in fields(EnvironmentOptions)}
+
 
 def as_the_method_runs(options: RunOptions, method: str, task: Task) -> RunOptions:
     """Returns the options with those of the method where none is given. Options of environments are for Gymnasium's
     only: the instances of a built-in task are stepped as one array, so there is nothing to wait for.
     """
-    chosen = dict(catalogue.find_method(method)[1].options)
-    if not isinstance(task, EnvironmentTask):
-        chosen = {name: value for name, value in chosen.items() if name not in ENVIRONMENT}
+    unused = unused_options(method, task)
+    chosen = {name: value for name, value in options_of(method).items() if name not in unused}
     return options.or_else(run_options(chosen)) if chosen else options
 
 
-ENVIRONMENT = {one.name for one in fields(EnvironmentOptions)}
+def options_of(method: str) -> dict[str, Any]:
+    """Returns the options of a run that a method takes where the user gives none."""
+    return dict(catalogue.find_method(method)[1].options)
+
+
+def unused_options(method: str, task: Task) -> dict[str, Any]:
+    """Returns the options of a method that do nothing on this task."""
+    if isinstance(task, EnvironmentTask):
+        return {}
+    return {name: value for name, value in options_of(method).items() if name in ENVIRONMENT}
+
+
+def describe_unused(method: str | None, task: Task) -> str:
+    """Returns a sentence on the options of a method that do nothing on this task; "" if there are none."""
+    unused = {} if method is None else unused_options(method, task)
+    if not unused:
+        return ""
+    words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in unused.items())
+    return (
+        f"{method} runs as its base here: {words} does nothing on '{task.name}', whose instances are stepped as one "
+        "array. Use a Gymnasium environment, e.g. --task CartPole-v1"
+    )

@@ -34,6 +34,7 @@ from assay.runs.result import Run
 from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
 from assay.runs.sinks import Sink
+from assay.runs.systems import describe_unused
 from assay.runs.user_code.running import try_rewards
 from assay.version import __version__
 
@@ -184,8 +185,9 @@ class Worker:
         title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         beside = loop.recipe.watched
         with Display(title, plan.last_step, first_step=loop.progress.step, watched=beside, mode=mode) as display:
-            where = "" if self.is_over else hardware.described(plan.model, loop.engine)
-            for note in filter(None, (where, *self.notes, "" if self.is_over else self.check_disk())):
+            words = hardware.described(plan.model, loop.engine), describe_unused(plan.method, plan.task)
+            begun = () if self.is_over else words
+            for note in filter(None, (*begun, *self.notes, "" if self.is_over else self.check_disk())):
                 display.note(note)
             try:
                 if not self.scores:

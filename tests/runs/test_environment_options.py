@@ -18,12 +18,13 @@ from assay.engine.loop import Loop
 from assay.models.bodies.standardised import Moments
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.standardised import Standardising, deviation, no_moments, observe
-from assay.runs import saving
+from assay.runs import catalogue, saving
 from assay.runs.options import EnvironmentOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import Run, loaded, train
-from assay.tasks.adapters.gymnasium import EnvironmentTask, environment_task
+from assay.runs.systems import describe_unused
+from assay.tasks.adapters.gymnasium import EnvironmentTask, Simulated, environment_task
 from assay.tasks.adapters.gymnasium_workers import ReadyWorkers
 from assay.tasks.control.frames import with_frames
 from assay.tasks.control.stepping import SteppedTask
@@ -332,3 +333,21 @@ def test_a_killed_worker_is_named_and_the_run_resumes(tmp_path: Path, monkeypatc
     whole = trained(tmp_path / "whole", steps=4, length=64)
     resumed = trained(tmp_path / "run", steps=4, length=64, env_workers=2)
     assert curves(resumed) == curves(whole)
+
+
+def test_a_system_without_effect_on_a_built_in_task_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    few = {"rollout.num_envs": 2, "rollout.steps": 4}
+    for method in ("envpool", "srl-system"):
+        train(method, "cartpole", steps=1, settings=few, evaluations=0, out=tmp_path / method, mode=Mode.PLAIN)
+        printed = " ".join(capsys.readouterr().out.split())
+        assert f"{method} runs as its base here: --env-workers 4" in printed
+        assert "does nothing on 'cartpole'" in printed
+
+
+def test_systems_of_environments_use_their_processes_by_default() -> None:
+    for method, ready in (("envpool", 2), ("srl-system", 1)):
+        task = make_plan(method, catalogue.find_method(method)[1].default_task).task
+        assert isinstance(task, EnvironmentTask)
+        assert isinstance(task.make, Simulated)
+        assert (task.make.workers, task.make.ready) == (4, ready)
+        assert describe_unused(method, task) == ""
