@@ -4,7 +4,8 @@
 # fmt: off
 from assay.claims import probes as probes
 from assay.claims.claim import (
-    About as About, Average as Average, Claims as Claims, DecisionsTo as DecisionsTo, Dip as Dip, Edit as Edit,
+    About as About, Average as Average, Claims as Claims, Computed as Computed,
+    DecisionsTo as DecisionsTo, Dip as Dip, Edit as Edit,
     Exact as Exact, Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
 )
 from assay.claims.deprecated import Method as Method

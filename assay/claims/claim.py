@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
@@ -188,6 +188,24 @@ class OfPolicy(Protocol):
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A side that is computed by a function of the seed, and a small version of it, which is its stamp.
+
+        Computed(lambda seed: error(seed), small=lambda seed: error(seed, steps=5))
+
+    `small` runs the same code for at most a second, and returns a number that any change of that code changes: a mean,
+    not a share that is 0 or 1. It takes no clock.
+    """
+
+    function: Callable[[int], float]
+    small: Callable[[int], float]
+
+    def __call__(self, seed: int) -> float:
+        """Returns the measured number."""
+        return self.function(seed)
+
+
+@dataclass(frozen=True)
 class Measured:
     """A comparison on paired seeds whose decision rule is stated in advance.
 
@@ -195,8 +213,9 @@ class Measured:
 
     Holds if the 95 % interval of d lies inside what `expect` and `margin` allow, fails if it lies outside, else
     inconclusive. A negative margin makes ABOVE a claim of non-inferiority. A side is a recipe, trained on `task`, or
-    a function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None
-    each recipe's own; `minutes` is the planned cost. `about` says whether it decides what the paper promises.
+    a function from seed to score, a `Computed` where that takes seconds; `theirs` may be a number. `steps` and `warmup`
+    are the budget of both sides, None each recipe's own; `minutes` is the planned cost. `about` says whether it decides
+    what the paper promises.
 
     With several `looks`, an undecided claim gets `seeds` further seeds, up to `looks` times as many in all; the
     interval at every look has level 1 - 0.05 / looks, so that the chance of a wrong verdict stays 5 %. No look begins
@@ -218,16 +237,34 @@ class Measured:
     about: About = About.MECHANISM
 
     def __post_init__(self) -> None:
+        if wrong := next(self._problems(), None):
+            raise AssayError(f"measured claim '{self.name}' {wrong}")
+
+    def _problems(self) -> Iterator[str]:
+        """Yields what is wrong with the arguments, each with the fix."""
         for name, value, kind in (("expect", self.expect, Expect), ("about", self.about, About)):
             if not isinstance(value, kind):
                 words = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
-                raise AssayError(f"measured claim '{self.name}' has {name}={value!r}; give one of {words}")
-        if self.looks < 1:
-            raise AssayError(f"measured claim '{self.name}' has looks={self.looks}; give 1 or more")
-        if self.seeds < 2:
-            raise AssayError(f"measured claim '{self.name}' has {self.seeds} seeds; an interval needs at least 2")
-        if self.expect is Expect.WITHIN and self.margin < 0:
-            raise AssayError(f"measured claim '{self.name}' has margin {self.margin}; give 0 or more")
+                yield f"has {name}={value!r}; give one of {words}"
+        if not isinstance(self.ours, Recipe) and not callable(self.ours):
+            yield f"has ours={self.ours!r}; give a recipe, or a function from seed to score"
+        if not isinstance(self.theirs, Recipe | int | float) and not callable(self.theirs):
+            yield f"has theirs={self.theirs!r}; give a recipe, a function from seed to score, or a number"
+        if self.ours is self.theirs or (isinstance(self.ours, Recipe) and self.ours == self.theirs):
+            yield "compares a side with itself; give a rival that differs"
+        if not isinstance(self.metric, OfPolicy) and not callable(self.metric):
+            yield f"has metric={self.metric!r}; give one such as Final('pass_rate') or PassAt(8)"
+        if not self.task and any(isinstance(side, Recipe) for side in (self.ours, self.theirs)):
+            yield "trains a recipe without a task; name one"
+        for name, number, least in (("looks", self.looks, 1), ("steps", self.steps, 1), ("warmup", self.warmup, 0)):
+            if number is not None and (not isinstance(number, int) or number < least):
+                yield f"has {name}={number}; give {least} or more"
+        if not isinstance(self.seeds, int) or self.seeds < 2:
+            yield f"has {self.seeds} seeds; an interval needs at least 2"
+        if not self.minutes > 0:
+            yield f"has minutes={self.minutes}; give the planned cost, above 0"
+        if not math.isfinite(self.margin) or (self.expect is Expect.WITHIN and self.margin < 0):
+            yield f"has margin {self.margin}; give 0 or more"
 
     @property
     def rule(self) -> str:

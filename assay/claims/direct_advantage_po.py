@@ -2,11 +2,12 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes
 from assay.claims.testbeds.language.places import key_decisions, true_advantage
 from assay.engine.loop import Loop
 from assay.method import PLACES, Experience, Recipe, recipes
@@ -65,20 +66,25 @@ def wrong_phases(ours: Recipe) -> int:
     return (ours.behaviour != "reference") + (ours.copies["reference"].rate != 0.0) + (not kept)
 
 
-def credit_of(ours: Recipe, seed: int) -> float:
+def credit_of(ours: Recipe, seed: int, steps: int | None = None) -> float:
     """Returns the correlation of its advantages with the true ones at the start, after its earlier phases, where 2 of 3
-    tokens decide and the critic sees all of them.
+    tokens decide and the critic sees all of them; `steps` of each phase, by default its own.
     """
     task = key_decisions(length=3)
     loop = Loop(replace(ours, before=()), task, seed=seed, num_steps=1)
     for phase in ours.before:
-        first = probes.trained(phase.recipe, task, seed, phase.steps)
+        first = probes.trained(phase.recipe, task, seed, steps or phase.steps)
         loop.engine.models["value"].load_state_dict(first.engine.models["value"].state_dict())
     start = deepcopy(loop.actor)
     fresh = loop.step().fresh
     assert fresh is not None
     mine, truth = fresh.column("advantage")[fresh.mask].double(), true_advantage(task, fresh, start)[fresh.mask]
     return float(torch.corrcoef(torch.stack((mine, truth)))[0, 1])
+
+
+def credits(ours: Recipe) -> Computed:
+    """Returns the side of `credit_of`."""
+    return Computed(partial(credit_of, ours), small=partial(credit_of, ours, steps=2))
 
 
 CLAIMS = Claims(
@@ -91,8 +97,8 @@ CLAIMS = Claims(
               lambda: gap_to_answers(recipe(length=99), of_answers()), at_most=1e-6),
         Exact("the frozen start answers; both models are handed on", lambda: wrong_phases(recipe()), equals=0.0),
         Measured("where 2 of 3 tokens decide, its advantages are nearer the true ones than centred outcomes are: "
-                 "correlation at the start", "", lambda seed: credit_of(recipe(SEEN, length=1), seed),
-                 lambda seed: credit_of(recipes.group_reinforce(SEEN), seed), minutes=3.0, looks=2,
+                 "correlation at the start", "", credits(recipe(SEEN, length=1)),
+                 credits(recipes.group_reinforce(SEEN)), minutes=3.0, looks=2,
                  about=About.MECHANISM),
     ),
     mutants=(

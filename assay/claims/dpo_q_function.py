@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from assay.claims import About, Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Exact, Measured, by_hand, probes
 from assay.method import TABLE, Experience, Recipe, Vocabulary
 from assay.methods.dpo_q_function import recipe
 
@@ -133,24 +133,31 @@ def implicit(table_SA: Tensor, reference_SA: Tensor, episodes: probes.AllEpisode
     return recipe(beta=BETA).credit[-1](every.add(columns)).column("advantage").view(episodes.mask.shape)
 
 
-def words_prior_and_learnt(seed: int) -> tuple[probes.AllEpisodes, Tensor, Tensor]:
+def words_prior_and_learnt(seed: int, steps: int) -> tuple[probes.AllEpisodes, Tensor, Tensor]:
     words, draw = probes.spelling(seed, num_tokens=3, horizon=4, num_prompts=8), torch.Generator().manual_seed(~seed)
     prior = torch.randn(words.num_states, words.num_actions, generator=draw).double()
-    table = probes.trained_table(recipe(TABLE, BETA), words, prior, steps=300, members=2, groups=8, behaviour_SA=prior)
+    table = probes.trained_table(
+        recipe(TABLE, BETA), words, prior, steps=steps, members=2, groups=8, behaviour_SA=prior
+    )
     return words, prior, table
 
 
-def found(seed: int, by_reference: bool) -> float:
+def found(seed: int, by_reference: bool, steps: int = 300) -> float:
     """Returns how often a word's lowest token credit is at its one difference from the best word."""
-    words, prior, table = words_prior_and_learnt(seed)
+    words, prior, table = words_prior_and_learnt(seed, steps)
     differs = words.action != words.action[0, words.outcome.argmax(1)].unsqueeze(1)
     number = words.decision_logp(prior) if by_reference else implicit(table, prior, words)
     return float((number.argmin(-1) == differs.long().argmax(-1))[differs.sum(-1) == 1].double().mean())
 
 
-def beamed(seed: int, width: int) -> float:
-    words, _, table = words_prior_and_learnt(seed)
+def beamed(seed: int, width: int, steps: int = 300) -> float:
+    words, _, table = words_prior_and_learnt(seed, steps)
     return float(words.outcome.gather(1, probes.beam_search(words, table, width).unsqueeze(1)).mean())
+
+
+def sized(function: Callable[..., float], setting: float) -> Computed:
+    """Returns the side of `found` or `beamed` with this setting."""
+    return Computed(lambda seed: function(seed, setting), small=lambda seed: function(seed, setting, steps=30))
 
 
 CLAIMS = Claims(
@@ -161,9 +168,9 @@ CLAIMS = Claims(
         Exact("its answer is that of a beam of 5 by enumeration, or of 2",
               lambda: wrong_beams(recipe(), 5) + wrong_beams(recipe(width=2), 2), equals=0.0),
         Measured("it finds the spoilt letter more often than the reference's log-probability", "",
-                 lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0,
+                 sized(found, False), sized(found, True), seeds=5, minutes=1.0,
                  about=About.MECHANISM),
-        Measured("a beam of 5 finds better words than greedy decoding", "", lambda seed: beamed(seed, 5),
-                 lambda seed: beamed(seed, 1), seeds=20, minutes=10.0, looks=3, about=About.HEADLINE),
+        Measured("a beam of 5 finds better words than greedy decoding", "", sized(beamed, 5),
+                 sized(beamed, 1), seeds=20, minutes=10.0, looks=3, about=About.HEADLINE),
     ),
 )

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, frames_a_second, late, unequal
 from assay.claims.systems.answers import wall_frames_a_second
 from assay.claims.systems.options import other_options
@@ -122,7 +122,8 @@ CLAIMS = Claims(
         Measured("with exponential times 4 of 8 give 1.6 times the frames a second of 8 of 8 (virtual clock)", "",
                  speedup_of_half, 1.0, margin=0.6, seeds=10, minutes=0.3, about=About.MECHANISM),
         Measured("with processes that sleep 50 ms 4 of 8 give 1.2 times the frames a second of 8 of 8 (wall clock)",
-                 "", wall_speedup, 1.0, margin=0.2, seeds=5, minutes=2.0, about=About.HEADLINE),
+                 "", Computed(wall_speedup, small=speedup_of_half), 1.0, margin=0.2, seeds=5, minutes=2.0,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("actions of other instances", stepped_apart, "decided[0][rows]", "decided[0][: len(rows)]"),

@@ -4,13 +4,14 @@ Axes: B transitions, C candidates, A actions, K = 5 denoising steps.
 """
 
 from dataclasses import replace
+from functools import partial
 from math import exp
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, probes
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
@@ -149,15 +150,16 @@ def schedule_gap() -> float:
     return probes.schedule_gap(fisor(), with_costs(torch.float32), probes.BOX_SPEC, trained, targets)
 
 
-def known_safe(seed: int, level: float = 0.98) -> float:
+def known_safe(seed: int, level: float = 0.98, steps: int = 150) -> float:
     """Returns the overlap with the states that can be kept safe, of harm critics whose V_h has this level."""
     *_, value, q = fisor().stages
     stages = replace(value, critic=(least_harm(level),)), q
-    return feasible_overlap(replace(fisor(), stages=stages, steps=150), seed)
+    return feasible_overlap(replace(fisor(), stages=stages, steps=steps), seed)
 
 
-def known_by_mean(seed: int) -> float:
-    return known_safe(seed, 0.5)
+def knowing(level: float) -> Computed:
+    """Returns the side of `known_safe` with this level."""
+    return Computed(partial(known_safe, level=level), small=partial(known_safe, level=level, steps=4))
 
 
 CLAIMS = Claims(
@@ -186,7 +188,7 @@ CLAIMS = Claims(
                  about=About.HEADLINE),
         Measured("it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", fisor(), 5.0,
                  seeds=5, minutes=2.5, about=About.HEADLINE),
-        Measured("it knows the safe states better than by the behaviour's mean harm", "", known_safe, known_by_mean,
-                 seeds=5, minutes=1.5, about=About.MECHANISM),
+        Measured("it knows the safe states better than by the behaviour's mean harm", "",
+                 knowing(0.98), knowing(0.5), seeds=5, minutes=1.5, about=About.MECHANISM),
     ),
 )

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.engine import evaluation
 from assay.method import TABLE, AssayError, Experience, Recipe
 from assay.methods.hc_rlhf import CostCertificate, Pessimistic, augmented_cost, recipe
@@ -121,10 +121,30 @@ BANDIT = probes.CostlyBandit(torch.tensor([0.0, 0.6, 1.0]).double(), torch.tenso
 LIMIT = 0.3
 
 
-def trials(seed: int, now: float = 4.0, later: float = 2.0, tested: bool = True) -> probes.HandedOut:
+def trials(
+    seed: int, now: float = 4.0, later: float = 2.0, tested: bool = True, num: int = 40, steps: int = 80
+) -> probes.HandedOut:
     one = recipe(TABLE, CostCertificate(LIMIT, num_starts=100), now, later, rate=0.3)
     one = one if tested else replace(one, certificate=None)
-    return probes.handed_out(replace(one, rewards=()), BANDIT, LIMIT, trials=40, steps=80, pulls=64, seed=seed)
+    return probes.handed_out(replace(one, rewards=()), BANDIT, LIMIT, trials=num, steps=steps, pulls=64, seed=seed)
+
+
+def unsafe(now: float, later: float, tested: bool = True) -> Computed:
+    """Returns the side that is the share of unsafe policies; small, the reward of three trials without the test."""
+    return Computed(lambda seed: trials(seed, now, later, tested).unsafe,
+                    small=lambda seed: reward_of_three(seed, now, later, tested))  # fmt: skip
+
+
+def solved(now: float, later: float) -> Computed:
+    """Returns the side that is the share of trials with a policy; small as that of `unsafe`."""
+    return Computed(lambda seed: trials(seed, now, later).solved,
+                    small=lambda seed: reward_of_three(seed, now, later, True))  # fmt: skip
+
+
+def reward_of_three(seed: int, now: float, later: float, tested: bool) -> float:
+    """Returns the mean reward of the policies of three short trials, and the share of them that the test passes."""
+    passed = trials(seed, now, later, tested, num=3, steps=10).solved
+    return trials(seed, now, later, False, num=3, steps=10).reward + passed
 
 
 CLAIMS = Claims(
@@ -137,13 +157,13 @@ CLAIMS = Claims(
               lambda: prompts_misused(recipe()), equals=0.0),
         Exact("a task without costs is refused", lambda: not probes.is_refused(recipe(), hazards())
               and probes.is_refused(recipe(), cartpole()), equals=1.0),
-        Measured("it hands out an unsafe policy less often than delta", "", lambda seed: trials(seed).unsafe, 0.1,
+        Measured("it hands out an unsafe policy less often than delta", "", unsafe(4.0, 2.0), 0.1,
                  expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.HEADLINE),
         Measured("a plain multiplier without the test hands out an unsafe policy more often than delta", "",
-                 lambda seed: trials(seed, 0.0, 0.0, tested=False).unsafe, 0.1, seeds=5, minutes=1.0,
+                 unsafe(0.0, 0.0, tested=False), 0.1, seeds=5, minutes=1.0,
                  about=About.COMPONENT),
         Measured("pessimism finds more solutions than a plain multiplier with the test", "",
-                 lambda seed: trials(seed).solved, lambda seed: trials(seed, 0.0, 0.0).solved, seeds=5, minutes=2.0,
+                 solved(4.0, 2.0), solved(0.0, 0.0), seeds=5, minutes=2.0,
                  about=About.MECHANISM),
     ),
     mutants=(

@@ -31,9 +31,10 @@ def headline_word(method: str, verdict: Mapping[str, Any] | None) -> str:
 
 
 def headline_state(method: str, verdict: Mapping[str, Any] | None) -> str | None:
-    """Returns the worst recorded state of the headline's entries; None without one."""
-    names = [one["name"] for one in headline_entries(method, verdict)]
-    if verdict is None or not names:
+    """Returns the worst recorded state of the headline's claims, also of one that is not measured yet; None if none is
+    measured.
+    """
+    if verdict is None or not headline_entries(method, verdict):
         return None
     states = verdicts.states(method, verdict)
-    return stamps.worst([states[name] for name in names])
+    return stamps.worst([states[name] for name, about in abouts(method).items() if about == About.HEADLINE.value])

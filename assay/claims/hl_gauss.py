@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, probes
 from assay.claims.probes import steps
 from assay.method import CONTINUOUS, CONTROL, TABLE, Box, Context, Experience, ModelSpec, Spec, random, recipes
 from assay.methods.hl_gauss import CrossEntropy, HlGauss, cross_entropy, hl_gauss
@@ -78,7 +79,7 @@ def ppo_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 
 
 def tracking_error(
-    critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Tensor], seed: int, noise: float = 0.0
+    critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Tensor], seed: int, noise: float, steps: int
 ) -> float:
     """Returns the mean squared error to the clean target, at the ends of phases 2 to 5, of a critic V trained by
     Adam.
@@ -97,7 +98,7 @@ def tracking_error(
     optimizer = torch.optim.Adam(model.parameters(), RATE)
     errors = []
     for phase in range(PHASES):
-        for _ in range(STEPS):
+        for _ in range(steps):
             rows = torch.randint(NUM_INPUTS, (BATCH,), generator=source)
             target = clean[rows] + OFFSET * phase + noise * torch.randn(BATCH, generator=source)
             optimizer.zero_grad()
@@ -114,23 +115,20 @@ BINS = Bins(-4.0, 36.0, num=101)
 CRITIC = Critic(head=Value(BINS))
 
 
-def classified(seed: int, noise: float = 0.0) -> float:
+def classified(seed: int, noise: float, steps: int = STEPS) -> float:
     def loss(critic: Any, context: Context, target: torch.Tensor) -> torch.Tensor:
         return cross_entropy(critic.outputs(context), target, BINS, HlGauss())
 
-    return tracking_error(CRITIC, loss, seed, noise)
+    return tracking_error(CRITIC, loss, seed, noise, steps)
 
 
-def regressed(seed: int, noise: float = 0.0) -> float:
-    return tracking_error(Critic(), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
+def regressed(seed: int, noise: float, steps: int = STEPS) -> float:
+    return tracking_error(Critic(), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise, steps)
 
 
-def classified_noisy(seed: int) -> float:
-    return classified(seed, noise=2.0)
-
-
-def regressed_noisy(seed: int) -> float:
-    return regressed(seed, noise=2.0)
+def tracking(error: Callable[..., float], noise: float = 0.0) -> Computed:
+    """Returns the side of `classified` or `regressed` with this noise."""
+    return Computed(partial(error, noise=noise), small=partial(error, noise=noise, steps=10))
 
 
 CLAIMS = Claims(
@@ -147,10 +145,10 @@ CLAIMS = Claims(
               of="continuous-control"),
         Exact("with ppo its critic's gradient is that of the formula", lambda: probes.formula_gap(
               hl_gauss(TABLE), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
-        Measured("it follows moving targets better than regression", "", classified, regressed,
+        Measured("it follows moving targets better than regression", "", tracking(classified), tracking(regressed),
                  expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.MECHANISM),
-        Measured("it follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
-                 expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4, about=About.MECHANISM),
+        Measured("it follows noisy moving targets better than regression", "", tracking(classified, 2.0),
+                 tracking(regressed, 2.0), expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4, about=About.MECHANISM),
         Measured("it scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0,
                  about=About.HEADLINE),
     ),

@@ -1,6 +1,7 @@
 """The gradient of bare answers by hand, and how far it points where that of answers to prompts points."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes
 from assay.claims.probes.gradients import witness
 from assay.claims.probes.greedy import said
 from assay.method import LANGUAGE, Draw, Experience, Progress, Recipe, Scene, text
@@ -74,13 +75,13 @@ def changed_later(ours: Recipe, base: Recipe) -> float:
     return float((mine.column("advantage") - theirs.column("advantage")).abs().max()) + (not same)
 
 
-def alignment(seed: int) -> float:
-    """Returns the mean cosine of the gradients of log P(y) and log P(y | x) over 16 sampled answers y after 40
-    supervised steps of sorting, minus that of log P(y) and log P(z | x), y the answer to another prompt.
+def alignment(seed: int, num: int = 16, steps: int = 40) -> float:
+    """Returns the mean cosine of the gradients of log P(y) and log P(y | x) over `num` sampled answers y after
+    `steps` supervised steps of sorting, minus that of log P(y) and log P(z | x), y the answer to another prompt.
     """
     task = sorting(5)
     start = replace(sft(LANGUAGE), actor=Policy(Transformer(32, 1, 2)))
-    actor, starts = probes.trained(start, task, seed, 40).actor, np.arange(16)
+    actor, starts = probes.trained(start, task, seed, steps).actor, np.arange(num)
     with torch.no_grad():
         told = said(task.play(actor, starts, 0 * starts, Draw(seed), split=1, greedy=False))
     prompts = [row[there].tolist() for row, there in both(task.begin(starts, 1))]
@@ -119,7 +120,8 @@ CLAIMS = Claims(
         Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
               of="refusals"),
         Measured("the gradients of log P(y) and log P(y | x) of a sampled answer are closer than those of two answers: "
-                 "difference of the mean cosines", "sorting-5", alignment, 0.0, seeds=10, minutes=4.0, looks=2,
+                 "difference of the mean cosines", "sorting-5",
+                 Computed(alignment, small=partial(alignment, num=3, steps=2)), 0.0, seeds=10, minutes=4.0, looks=2,
                  about=About.MECHANISM),
     ),
     mutants=(

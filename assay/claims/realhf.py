@@ -130,7 +130,7 @@ CLAIMS = Claims(
         Measured("a search from all together ends 5 seconds below one that only climbs", "", found, climbed,
                  expect=Expect.BELOW, margin=5.0, seeds=5, minutes=0.5, about=About.MECHANISM),
         Measured("where calls scale better the gain is small: a search ends within 1 of 43.2",
-                 "", found_if_good, 43.1683, expect=Expect.WITHIN, margin=1.0, seeds=5, minutes=0.5,
+                 "", found_if_good, 43.1683, expect=Expect.WITHIN, margin=1.0, seeds=5, minutes=0.2,
                  about=About.COMPONENT),
     ),
     mutants=(

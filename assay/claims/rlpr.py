@@ -1,12 +1,13 @@
 """The functions behind rlpr's claims: its reward on networks, the filter, the loss by hand, the AUC."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.method import TABLE, Draw, Recipe, Scene, recipes
@@ -84,16 +85,21 @@ def rounds_without_signal(recipe: Recipe) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------- measured
-def auc_above_likelihood(seed: int, ours: Reduce, theirs: Reduce) -> float:
-    """AUC, for right against wrong rollouts of a start, of the reward with one reduction minus that with another."""
+def auc_above_likelihood(seed: int, ours: Reduce, theirs: Reduce, warm: int = 100, num: int = 64) -> float:
+    """AUC, for right against wrong rollouts of a start, of the reward with one reduction minus that with another; of
+    eight answers to each of `num` prompts after `warm` supervised steps.
+    """
     task = scratch(3)
-    loop = probes.trained(recipes.sft(), task, seed, 100)
-    starts, samples = np.repeat(np.arange(64), 8), np.tile(np.arange(8), 64)
+    loop = probes.trained(recipes.sft(), task, seed, warm)
+    starts, samples = np.repeat(np.arange(num), 8), np.tile(np.arange(8), num)
     played = task.play(loop.actor, starts, samples, Draw(seed, (1,)), split=1, greedy=False)
     right = task.judge(played, 1).column("score") > 0.5
     made = [ReferenceProbability(one, start="actor") for one in (ours, theirs)]
     paid = [part(played, Scene(task, loop.engine, split=1)).column("score") for part in made]
     return probes.auc(paid[0], right) - probes.auc(paid[1], right)
+
+
+above_likelihood = partial(auc_above_likelihood, ours=mean_probability, theirs=likelihood)
 
 
 CLAIMS = Claims(
@@ -112,7 +118,7 @@ CLAIMS = Claims(
         same_gradient("for given rewards its gradient is grpo's with clip 0.2 / 0.27",
                       lambda: replace(recipe(), rewards=()), loss_by_hand),
         Measured("the reward tells right rollouts from wrong ones better (AUC) than with the likelihood of the answer",
-                 "", lambda seed: auc_above_likelihood(seed, mean_probability, likelihood), 0.0,
+                 "", Computed(above_likelihood, small=partial(above_likelihood, warm=20, num=16)), 0.0,
                  seeds=5, minutes=2.0, about=About.MECHANISM),
         Measured("without the verifier the held-out score is at most 0.1 below that of grpo with it", "scratch",
                  recipe(), recipes.grpo(), margin=-0.1, seeds=5, minutes=8.0, steps=60, about=About.HEADLINE),

@@ -2,8 +2,10 @@
 
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
-from assay.claims.systems.answers import Delayed, exponential, fragments, late, unequal, wall_frames_a_second
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims.systems.answers import (
+    Delayed, exponential, fragments, frames_a_second, late, unequal, wall_frames_a_second,
+)
 from assay.claims.systems.options import other_options
 from assay.claims.systems.schedules import Virtual, tailed
 from assay.method import recipes
@@ -55,6 +57,11 @@ def wall_speedup(seed: int) -> float:
     return wall_frames_a_second(task.with_workers(4, 1)) / wall_frames_a_second(task)
 
 
+def virtual_speedup(seed: int) -> float:
+    """Returns the same on a virtual clock, with exponential times."""
+    return frames_a_second(cartpole(), exponential(seed), 2) / frames_a_second(cartpole(), exponential(seed), 8)
+
+
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are ppo's", recipe, losses_by_hand, probes.fragments),
@@ -76,7 +83,8 @@ CLAIMS = Claims(
               of="sources"),
         Measured("with sleeping environments (20 ms) four processes give 1.4 times the frames a second of one (wall "
                  "clock)",
-                 "", wall_speedup, 1.0, margin=0.4, seeds=5, minutes=2.0, about=About.HEADLINE),
+                 "", Computed(wall_speedup, small=virtual_speedup), 1.0, margin=0.4, seeds=5, minutes=2.0,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("actions of other instances", stepped_apart, "decided[0][rows]", "decided[0][: len(rows)]"),

@@ -6,14 +6,18 @@ keeps the stamp, any changed update changes it. Stamps are kept per machine kind
 differently. An untrained language model earns no reward, and without reward most methods do not change the weights,
 so the stamped recipe has one more reward than the measured one: `Parity`.
 
-A stamp does not cover what three steps do not run: the supervised warm-up, a target network that is copied every
+Two recipes that three steps do not tell apart, since they differ in what begins later, are stamped after twelve, or
+after 48. The stamp of a function is its value with three seeds, at a small size where it takes long (`Computed`). Sides
+with one stamp are refused: a change of one into the other would not be seen.
+
+A stamp does not cover what these steps do not run: the supervised warm-up, a target network that is copied every
 hundred updates, a phase's change of the task.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,8 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims.claim import Measured
+from assay.claims.claim import Computed, Expect, Measured
 from assay.core import store
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, State
 from assay.core.settings import describe
@@ -36,17 +41,23 @@ from assay.runs.config import recorded
 
 SIDES = ("ours", "theirs")
 STEPS, SEED, DIGITS = 3, 0, 6
+LATER = (12, 48)
+"""Steps of the stamps of two recipes that are equal after STEPS."""
+SEEDS = (0, 1, 2)
+"""Seeds of the values that stamp a function."""
 MOST = 300
 """Maximum steps of a loop until its first update."""
 CHEAP = 3.0
-"""Planned seconds of a function side below which its value at seed 0 is its stamp; above, its name is."""
+"""Planned seconds of one value of a function side above which it is to have a small version, `Computed`."""
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
 """Tolerance of two equal stamps: more than rounding in the sixth digit, less than any change of a method."""
 
-FITS, STALE, UNKNOWN = "fits", "stale", "unknown here"
+FITS, STALE, UNKNOWN, NEW, FORMER = "fits", "stale", "unknown here", "new", "former"
 STATES = {
     FITS: "recipes are unchanged since the claim was measured",
     STALE: "recipes, task or rule have changed since the claim was measured. Run: assay claim KEY",
+    NEW: "the claim was stated after the others were measured. Run: assay claim KEY",
+    FORMER: "the method no longer states this claim. Run: assay claim KEY",
     UNKNOWN: "the verdict has no stamp for this kind of machine. Run: assay claim KEY --stamp",
 }
 Memo = MutableMapping[str, str]
@@ -125,7 +136,7 @@ def weights_of(loop: Loop) -> list[Tensor]:
     return list(leaves(loop.snapshot()["engine"]["models"]))
 
 
-def behaviour(recipe: Recipe, task: Task) -> list[float]:
+def behaviour(recipe: Recipe, task: Task, steps: int = STEPS) -> list[float]:
     """Computes numbers that depend on the first updates of the recipe, but not on names or the order of tensors.
 
     They are the sum over all tensors w, and the sum of squares, of p(w) = sum_i cos(i) w_i. Then the same of its
@@ -137,7 +148,7 @@ def behaviour(recipe: Recipe, task: Task) -> list[float]:
             phases.append(phase.recipe)
     numbers: list[float] = []
     for one in (recipe, *phases):
-        loop, _ = walked(one, task, SEED, STEPS)
+        loop, _ = walked(one, task, SEED, steps)
         flat = [tensor.double().flatten() for tensor in weights_of(loop)]
         projected = [float(w @ torch.arange(len(w), dtype=torch.float64).cos()) for w in flat]
         numbers += [sum(sorted(projected)), sum(sorted(p * p for p in projected))]
@@ -145,28 +156,44 @@ def behaviour(recipe: Recipe, task: Task) -> list[float]:
 
 
 def stamp(claim: Measured, memo: Memo | None = None) -> dict[str, str]:
-    """Returns the stamps of both sides, on this machine kind."""
-    return {side: side_stamp(claim, side, {} if memo is None else memo) for side in SIDES}
+    """Returns the stamps of both sides, on this machine kind; AssayError if they are one and the same."""
+    known, are_recipes = {} if memo is None else memo, all(isinstance(getattr(claim, side), Recipe) for side in SIDES)
+    for steps in (STEPS, *LATER) if are_recipes else (STEPS,):
+        found = {side: side_stamp(claim, side, known, steps) for side in SIDES}
+        if not agrees(found["ours"], found["theirs"]) or is_equal_by_right(claim):
+            return found
+    what = f"train the same weights for {steps} steps" if are_recipes else "are the same numbers"
+    raise AssayError(
+        f"the two sides of the claim '{claim.name}' {what}: {found['ours']}. Give a rival that differs, or a Computed "
+        "whose small version is large enough to differ"
+    )
 
 
-def side_stamp(claim: Measured, side: str, memo: Memo) -> str:
-    """Returns a side's stamp as text: numbers of a recipe or of a cheap function, else the function's name."""
+def is_equal_by_right(claim: Measured) -> bool:
+    """Returns whether two sides may have one stamp: a number, and functions that the claim says are equal."""
+    is_number = not callable(claim.theirs) and not isinstance(claim.theirs, Recipe)
+    return is_number or (claim.expect is Expect.WITHIN and not isinstance(claim.ours, Recipe))
+
+
+def side_stamp(claim: Measured, side: str, memo: Memo, steps: int = STEPS) -> str:
+    """Returns a side's stamp as text: numbers of a recipe or of a function, or the number that it is."""
     what = getattr(claim, side)
     if isinstance(what, Recipe):
-        key = described(claim, side)
+        key = f"{described(claim, side)}-{steps}"
         if key not in memo:
-            memo[key] = text_of(behaviour(what, catalogue.find_task(claim.task)))
+            memo[key] = text_of(behaviour(what, catalogue.find_task(claim.task), steps))
         return memo[key]
-    return text_of([float(what)]) if not callable(what) else function_stamp(claim, what)
-
-
-def function_stamp(claim: Measured, function: Callable[[int], float]) -> str:
-    """Returns the value at seed 0 if the claim's plan says that it is cheap, else the function's full name."""
-    sides = sum(callable(getattr(claim, side)) for side in SIDES)
-    if 60 * claim.minutes / claim.seeds / sides > CHEAP:
-        return f"{function.__module__}.{function.__qualname__}"
+    if not callable(what):
+        return text_of([float(what)])
     with reproducible():
-        return text_of([float(function(SEED))])
+        small = what.small if isinstance(what, Computed) else what
+        return text_of([float(small(seed)) for seed in SEEDS])
+
+
+def planned_seconds(claim: Measured) -> float:
+    """Returns the planned seconds of one value of a function side; 0 without one, or with a small version."""
+    sides = [side for side in (claim.ours, claim.theirs) if callable(side) and not isinstance(side, Recipe | Computed)]
+    return 60.0 * claim.minutes / claim.seeds / len(sides) if sides else 0.0
 
 
 def text_of(numbers: list[float]) -> str:
@@ -224,5 +251,9 @@ def state(claim: Measured, entry: Mapping[str, Any], memo: Memo | None = None) -
 
 
 def worst(states: list[str]) -> str:
-    """Returns the state of several claims: stale before unknown before fits; no claims give fits."""
-    return next((word for word in (STALE, UNKNOWN) if word in states), FITS)
+    """Returns the state of several claims: stale, new or former ones are stale, before unknown before fits; no claims
+    give fits.
+    """
+    if {STALE, NEW, FORMER} & set(states):
+        return STALE
+    return UNKNOWN if UNKNOWN in states else FITS

@@ -243,12 +243,13 @@ def read(method: str, path: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- problems
 def problems(method: str, path: Path) -> list[str]:
-    """Returns the problems of a verdict file, in sentences: unreadable, edited, impossible numbers, or other claims.
+    """Returns the problems of a verdict file, in sentences: unreadable, edited, or impossible numbers.
 
-    A verdict whose recipes have changed is not wrong but stale; see `states`.
+    A verdict whose recipes or claims have changed since is not wrong but stale; see `states`.
     """
     try:
-        key, found = catalogue.find_method(method)[0], find_claims(method)
+        key = catalogue.find_method(method)[0]
+        find_claims(key)
         verdict = read(key, path)
     except AssayError as error:
         return [str(error)]
@@ -256,16 +257,10 @@ def problems(method: str, path: Path) -> list[str]:
     wrong = []
     if verdict.get("digest") != digest(verdict):
         wrong.append(f"{path} was edited after it was written. {again}")
-    entries = entries_of(verdict)
-    for claim in found.measured:
-        if claim.name not in entries:
-            wrong.append(f"{path} lacks the claim '{claim.name}'. {again}")
-        else:
-            wrong += [f"{path}: '{claim.name}' {what}. {again}" for what in entry_problems(entries[claim.name])]
     # Exact claims are run at every commit and on demand; the file keeps them only for display.
-    known = {claim.name for claim in found.measured}
-    measured = [name for name, one in entries.items() if one.get("kind") != "exact"]
-    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in measured if name not in known]
+    for name, one in entries_of(verdict).items():
+        if one.get("kind") != "exact":
+            wrong += [f"{path}: '{name}' {what}. {again}" for what in entry_problems(one)]
     return wrong
 
 
@@ -301,12 +296,19 @@ def entry_problems(one: Mapping[str, Any]) -> list[str]:
 def states(
     method: str, verdict: Mapping[str, Any], *, run: bool = False, memo: stamps.Memo | None = None
 ) -> dict[str, str]:
-    """Returns the state of each measured claim of a verdict: recorded in the file or, with `run`, by running it."""
-    entries = entries_of(verdict)
-    measured = [claim for claim in find_claims(method).measured if claim.name in entries]
-    if run:
-        return {claim.name: stamps.state(claim, entries[claim.name], memo) for claim in measured}
-    return {claim.name: stamps.recorded_state(claim, entries[claim.name]) for claim in measured}
+    """Returns the state of each measured claim: recorded in the file or, with `run`, by running it; new if the verdict
+    does not have it. Entries of claims that the method no longer states are former.
+    """
+    entries, found = entries_of(verdict), dict[str, str]()
+    for claim in find_claims(method).measured:
+        if claim.name not in entries:
+            found[claim.name] = stamps.NEW
+        elif run:
+            found[claim.name] = stamps.state(claim, entries[claim.name], memo)
+        else:
+            found[claim.name] = stamps.recorded_state(claim, entries[claim.name])
+    measured = (name for name, one in entries.items() if one.get("kind") != "exact")
+    return {**dict.fromkeys(measured, stamps.FORMER), **found}
 
 
 def state(method: str, verdict: Mapping[str, Any]) -> str:
@@ -330,6 +332,9 @@ def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = No
     verdict["verdict"] = overall(verdict["claims"])
     entries, found = entries_of(verdict), {}
     for claim in find_claims(method).measured:
+        if claim.name not in entries:
+            found[claim.name] = stamps.NEW
+            continue
         one = entries[claim.name]
         one.setdefault("decided_by", stamps.deciding(claim))
         if here not in one.setdefault("stamps", {}):

@@ -73,7 +73,7 @@ def word(verdict: str) -> Text:
 
 def with_state(verdict: str, state: str | None) -> Text:
     """Returns the verdict in its colour, marked if it is stale, with a question mark if its state is unknown here."""
-    marks = {stamps.STALE: ", stale", stamps.UNKNOWN: " ?"}
+    marks = {stamps.STALE: ", stale", stamps.NEW: ", new", stamps.FORMER: ", former", stamps.UNKNOWN: " ?"}
     return Text.assemble(word(verdict), (marks.get(state or "", ""), "dim"))
 
 
@@ -228,7 +228,7 @@ def print_states(out: Console, states: Mapping[str, Mapping[str, str]]) -> None:
         if not those:
             continue
         out.print(Text.assemble((f"{len(those)} claims: {state}", "bold"), f"  {meaning}"))
-        for method, claim in those if state == stamps.STALE else ():
+        for method, claim in those if stamps.worst([state]) == stamps.STALE else ():
             out.print(Text(f"  {method}: {claim}"))
 
 

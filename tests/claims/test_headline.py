@@ -2,9 +2,11 @@
 
 import pytest
 
+from assay import recipes
 from assay.claims import About, Claims, Exact, Expect, Measured, headline
 from assay.claims.claim import Measured as Claim
 from assay.core.errors import AssayError
+from assay.recipes.presets import TABLE
 from assay.report.methods import method_rows, verdict_word
 
 
@@ -45,11 +47,20 @@ def test_the_list_shows_the_headline_where_the_record_has_more() -> None:
     [
         ({"about": "headline"}, "about='headline'; give one of About.HEADLINE"),
         ({"expect": "above"}, "expect='above'; give one of Expect.ABOVE"),
+        ({"ours": 1.0}, "ours=1.0; give a recipe"),
+        ({"theirs": "grpo"}, "theirs='grpo'; give a recipe"),
+        ({"metric": "pass_rate"}, "metric='pass_rate'; give one such as Final"),
+        ({"theirs": recipes.rloo(TABLE)}, "trains a recipe without a task"),
+        ({"steps": 0}, "steps=0; give 1 or more"),
+        ({"seeds": 1}, "1 seeds; an interval needs at least 2"),
+        ({"minutes": 0.0}, "minutes=0.0"),
+        ({"margin": float("nan")}, "margin nan"),
     ],
 )
-def test_words_in_place_of_an_enum_are_refused_when_the_claim_is_made(wrong: dict[str, object], words: str) -> None:
-    with pytest.raises(AssayError, match=words):
-        Measured("m", "", lambda seed: 1.0, 0.0, **wrong)  # type: ignore[arg-type]
+def test_arguments_are_checked_when_the_claim_is_made(wrong: dict[str, object], words: str) -> None:
+    right = {"name": "m", "task": "", "ours": lambda seed: 1.0, "theirs": 0.0}
+    with pytest.raises(AssayError, match=f"measured claim 'm' .*{words}"):
+        Measured(**(right | wrong))  # type: ignore[arg-type]
 
 
 def test_a_claim_expects_above_and_is_about_a_mechanism_unless_it_says_otherwise() -> None:
