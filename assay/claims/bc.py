@@ -20,7 +20,7 @@ def likelihood(seen: probes.Seen) -> torch.Tensor:
 def least_squares(seen: probes.Seen) -> torch.Tensor:
     """Returns the loss of a Gaussian with mean f(s) and one deviation, without its constant."""
     step, actor = steps.step_of(seen), seen.models["actor"]
-    error = (step.action - steps.output(actor, step.now)) / actor.log_std.exp()
+    error = (steps.in_half_ranges(step.action) - steps.output(actor, step.now)) / actor.log_std.exp()
     return step.mean((error.square() / 2 + actor.log_std).sum(-1))
 
 

@@ -21,9 +21,9 @@ from assay.tasks.control.pendulum import pendulum
 
 
 def normals(actor: Any, seen: Tensor) -> Any:
-    """Returns every member's distribution in the states [..., 3]: N first."""
-    mean = steps.CENTRE + steps.HALF * actor.body({"observation": seen}).tanh()
-    spread = (steps.HALF * actor.log_std.exp()).view(4, *[1] * (mean.dim() - 2), 2)
+    """Returns every member's distribution of actions in half-ranges, in the states [..., 3]: N first."""
+    mean = actor.body({"observation": seen}).tanh()
+    spread = actor.log_std.exp().view(4, *[1] * (mean.dim() - 2), 2)
     return torch.distributions.Normal(mean, spread.expand_as(mean))
 
 
@@ -44,7 +44,7 @@ def beyond_bounds() -> Experience:
 
 def cloning_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     step, models, data = steps.step_of(seen), seen.models, seen.experience
-    logp = normals(models["actor"], step.now).log_prob(step.action).sum(-1)
+    logp = normals(models["actor"], step.now).log_prob(steps.in_half_ranges(step.action)).sum(-1)
     change = torch.cat((step.after - step.now, step.reward.unsqueeze(-1)), -1)
     missed = (of(models["dynamics"], step.now, step.action) - change).square().sum(-1)
     critics = {"value": models["value"], "q": models["q"].inner, "q_target": models["q_target"].inner}
@@ -58,7 +58,7 @@ def offline_rows() -> Experience:
     data, member = beyond_bounds(), (torch.arange(64) % 4).unsqueeze(1).expand(64, 2).contiguous()
     data = replace(data, context={**data.context, "member": member})
     actor = built(uni_o4().before[1].recipe, probes.BOX_SPEC).models["actor"]
-    every = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1)
+    every = normals(actor, data.context["observation"]).log_prob(steps.in_half_ranges(data.action)).sum(-1)
     return probes.recorded_near(data, every.gather(0, member.unsqueeze(0))[0], seed=6)
 
 
@@ -66,14 +66,15 @@ def improving_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     data, models = seen.experience, seen.models
     now, action, here = data.context["observation"][:, 0], data.action[:, 0], data.mask[:, 0]
     every = normals(models["actor"], now)
-    logp = torch.stack([every.log_prob(action).sum(-1)[row % 4, row] for row in range(64)])
+    logp = torch.stack([every.log_prob(steps.in_half_ranges(action)).sum(-1)[row % 4, row] for row in range(64)])
     advantage = (of(models["q"], now, action).amin(0) - steps.output(models["value"], now)).detach()[here]
     advantage = (advantage - advantage.mean()) / advantage.std()
     gain = by_hand.clipped((logp - data.logp[:, 0])[here].exp(), advantage, low=0.25, high=0.25)
     total = torch.zeros(4, 64, dtype=torch.float64)
     place = now.expand(4, 64, 3)
     for _ in range(10):
-        chosen = torch.stack([normals(models["actor"], place[one]).mean[one] for one in range(4)])
+        scaled = torch.stack([normals(models["actor"], place[one]).mean[one] for one in range(4)])
+        chosen = steps.CENTRE + steps.HALF * scaled
         total = total + of(models["q"], place, chosen).amin(0) / 10
         place = place + of(models["dynamics"], place, chosen).mean(0)[..., :3]
     gap = models["actor"].standing.unsqueeze(1) - total.detach()
@@ -110,7 +111,7 @@ def gathered_errors(recipe: Recipe) -> float:
 def online_rows(lower: float = 0.0) -> Experience:
     """Returns fragments with log-densities near those of the member with the best standing."""
     data, actor = probes.box_fragments(lower), cast(Any, built(uni_o4(), probes.BOX_SPEC).models["actor"])
-    every = normals(actor, data.context["observation"]).log_prob(data.action).sum(-1)
+    every = normals(actor, data.context["observation"]).log_prob(steps.in_half_ranges(data.action)).sum(-1)
     return probes.recorded_near(data, every[int(actor.standing.argmax())], seed=7)
 
 
@@ -118,7 +119,7 @@ def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     data, actor = seen.experience, seen.models["actor"]
     best, observation = int(actor.standing.argmax()), seen.experience.context["observation"]
     member = normals(actor, observation)
-    logp, entropy = member.log_prob(data.action).sum(-1)[best], member.entropy().sum(-1)[best]
+    logp, entropy = member.log_prob(steps.in_half_ranges(data.action)).sum(-1)[best], member.entropy().sum(-1)[best]
     value = seen.models["value"].body({"observation": observation}).view(data.mask.shape)
     return by_hand.ppo(data, logp, entropy, value, discount=0.95, gae_lambda=0.95)
 

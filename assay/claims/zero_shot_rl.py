@@ -41,7 +41,7 @@ def forward(model: Any, seen: Tensor, z: Tensor, action: Tensor | None = None) -
         every: Tensor = model.ahead(rows).view(2, len(rows), 4, 32)
         return every if action is None else every[:, torch.arange(len(rows)), action]
     if action.dim() == 2:
-        found: Tensor = model.ahead(torch.cat((rows, action), -1))
+        found: Tensor = model.ahead(torch.cat((rows, steps.in_half_ranges(action)), -1))
         return found
     return torch.stack([forward(model, seen, z, one) for one in action.unbind(1)], 2)
 

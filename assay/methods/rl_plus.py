@@ -132,9 +132,9 @@ class WithDemonstrations(Around):
 
 
 def uniform_probability(actions: Space) -> float:
-    """Returns the probability, or the density, of each action under the uniform policy."""
+    """Returns the probability of each action under the uniform policy, or its density per half-range."""
     if isinstance(actions, Box):
-        return 1.0 / math.prod(high - low for low, high in zip(actions.low, actions.high, strict=True))
+        return 0.5**actions.size
     if isinstance(actions, MultiDiscrete):
         return 1.0 / math.prod(actions.sizes)
     assert isinstance(actions, Discrete | Vocabulary)

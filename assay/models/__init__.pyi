@@ -2,6 +2,7 @@
 
 # ruff: noqa: I001
 # fmt: off
+from assay.models.action_units import ActionUnits as ActionUnits
 from assay.models.bodies.convolution import Convolution as Convolution
 from assay.models.bodies.normalised import Normalised as Normalised
 from assay.models.bodies.paths import (
@@ -29,7 +30,7 @@ from assay.models.heads.goals import need_goal as need_goal, of_length_root as o
 from assay.models.heads.paths import OfPaths as OfPaths, PathPolicy as PathPolicy
 from assay.models.heads.score import TextScore as TextScore
 from assay.models.heads.spaces import (
-    is_finite as is_finite, need_box as need_box, need_discrete as need_discrete,
+    is_finite as is_finite, need_bounds as need_bounds, need_box as need_box, need_discrete as need_discrete,
     register_bounds as register_bounds,
 )
 from assay.models.heads.value import (

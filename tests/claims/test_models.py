@@ -18,12 +18,13 @@ from assay.core import slots
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored, State
 from assay.core.slots import Ask, Body, Scene
-from assay.core.spaces import Context, Discrete, Spec
+from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.categorical import CategoricalPolicy
 from assay.models.model import Policy
+from assay.ops.distributions import normal_logp, normal_sample
 from tests.claims.breaking import assert_caught, not_covered
 
 
@@ -69,6 +70,37 @@ class Actor:
         return Broken(self.mistake)
 
 
+class OwnUnits(nn.Module):
+    """A Gaussian with unit deviation in the task's units, not in half-ranges."""
+
+    num_draws = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        mean = self.layer(context["observation"])
+        noise = torch.zeros_like(mean) if uniform is None else normal_sample(uniform)
+        return mean + noise, normal_logp(mean + noise, mean, torch.zeros_like(mean))
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        mean = self.layer(batch.context["observation"])
+        return Scored(normal_logp(batch.action, mean, torch.zeros_like(mean)) * batch.mask)
+
+
+@dataclass(frozen=True)
+class OwnUnitsActor:
+    def build(self, spec: Spec) -> nn.Module:
+        if not isinstance(spec.action, Box) or spec.goal is not None:
+            raise AssayError("this actor moves without a goal")
+        return OwnUnits()
+
+
+def test_law_catches_an_actor_in_the_tasks_units() -> None:
+    assert_caught(ACTOR, "rescaled", OwnUnitsActor())
+
+
 LAWS = ("finite", "normalised", "agree", "frequencies", "repeats", "rows_alone", "dtype", "learns")
 
 
@@ -78,7 +110,7 @@ def test_law_catches_a_broken_actor(law: str) -> None:
 
 
 def test_every_law_of_actors_is_shown_to_fail() -> None:
-    assert not_covered(ACTOR, [*LAWS, "runs"]) == set()
+    assert not_covered(ACTOR, [*LAWS, "runs", "rescaled"]) == set()
 
 
 def test_a_sound_actor_obeys_every_law() -> None:
@@ -125,12 +157,33 @@ class Critic:
     mistake: str
 
     def build(self, spec: Spec) -> nn.Module:
-        if spec is not TORQUES or self.mistake == "runs":
+        if not isinstance(spec.action, Box) or spec.goal is not None or self.mistake == "runs":
             raise AssayError("this critic reads observations")
         return BrokenValue(self.mistake)
 
 
 CRITICS = ("runs", "same_critic", "values", "rows_alone", "learns")
+
+
+class RawInput(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 1)
+
+    def forward(self, context: Context, action: Tensor) -> Tensor:
+        return self.layer(torch.cat((context["observation"], action), -1)).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class RawCritic:
+    def build(self, spec: Spec) -> nn.Module:
+        if not isinstance(spec.action, Box) or spec.goal is not None:
+            raise AssayError("this critic reads observations and actions")
+        return RawInput()
+
+
+def test_law_catches_a_critic_of_actions_in_the_tasks_units() -> None:
+    assert_caught(CRITIC, "rescaled", RawCritic())
 
 
 @pytest.mark.parametrize("law", CRITICS)
@@ -139,7 +192,7 @@ def test_law_catches_a_broken_critic(law: str) -> None:
 
 
 def test_every_law_of_critics_is_shown_to_fail() -> None:
-    assert not_covered(CRITIC, CRITICS) == set()
+    assert not_covered(CRITIC, [*CRITICS, "rescaled"]) == set()
     assert [one for one in check_critic(Critic("none")) if not one.held] == []
 
 
@@ -172,6 +225,29 @@ class Explore(slots.Explore):
         return Exploring(actor, self.mistake)
 
 
+class FixedNoise(slots.Explore):
+    """Adds noise in the task's units to a deterministic actor."""
+
+    def wrap(self, actor: Any, scene: Scene, state: State) -> Any:
+        _ = actor.half_range
+        return NoisyActor(actor)
+
+
+class NoisyActor:
+    num_draws = 2
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        action, logp = self.actor.act(context, None)
+        return (action, logp) if uniform is None else (action + uniform, logp + uniform.sum(-1))
+
+
+def test_law_catches_noise_in_the_tasks_units() -> None:
+    assert_caught(EXPLORE, "rescaled", FixedNoise())
+
+
 EXPLORES = ("runs", "explores", "rows_alone", "mixture")
 
 
@@ -181,5 +257,5 @@ def test_law_catches_broken_exploration(law: str) -> None:
 
 
 def test_every_law_of_exploration_is_shown_to_fail() -> None:
-    assert not_covered(EXPLORE, EXPLORES) == set()
+    assert not_covered(EXPLORE, [*EXPLORES, "rescaled"]) == set()
     assert [one for one in EXPLORE.check(Explore("none")) if not one.held] == []

@@ -84,6 +84,7 @@ def without_last(batch: Experience, view: Any) -> Tensor:
 
 
 BROKEN: dict[str, Toy] = {
+    "rescaled": Toy(lambda batch, view: good(batch, view) * batch.action.abs().reshape(*batch.mask.shape, -1).sum(-1)),
     "declared": Toy(good, needs={LOGP}),
     "names": Toy(lambda batch, view: good(batch, view) * view.model("value")(batch.context), reads_models=()),
     "repeats": Toy(lambda batch, view: good(batch, view) * torch.rand(())),

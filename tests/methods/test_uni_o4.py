@@ -109,7 +109,7 @@ def test_the_context_names_the_member_that_decides() -> None:
     best, _ = actor.act({"observation": seen}, None)
     for member in range(3):
         named, _ = actor.act({"observation": seen, "member": torch.full((6,), member)}, None)
-        torch.testing.assert_close(named, actor.means({"observation": seen})[member])
+        torch.testing.assert_close(named, actor.units.of_task(actor.means({"observation": seen})[member]))
         assert torch.equal(named, best) == (member == 1)
 
 
@@ -142,7 +142,8 @@ def test_a_score_is_the_mean_value_along_the_model_and_standing_becomes_it() -> 
         total, seen = torch.zeros(()), batch.context["observation"][:, :1]
         with torch.no_grad():
             for _ in range(10):
-                action = actor.means({"observation": seen})[member]  # type: ignore[operator]
+                scaled = actor.means({"observation": seen})[member]  # type: ignore[operator]
+                action = actor.units.of_task(scaled)  # type: ignore[union-attr,operator]
                 total = total + q({"observation": seen}, action).amin(0).mean() / 10
                 seen = seen + dynamics({"observation": seen}, action).mean(0)[:-1].movedim(0, -1)
         torch.testing.assert_close(actor.standing[member], total, rtol=1e-4, atol=1e-5)  # type: ignore[index]

@@ -13,10 +13,13 @@ from torch import Tensor, nn
 
 from assay.claims.laws.cases import (
     CONTROL_LAYOUTS,
+    OTHER_UNITS,
     RARE_SPECS,
     SPECS,
     TOKEN_LAYOUTS,
     build,
+    in_other_units,
+    is_rescalable,
     normal,
     with_dtype,
     with_path,
@@ -38,6 +41,7 @@ from assay.claims.laws.laws import (
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, pad
 from assay.core.spaces import MASK, Box, Discrete, MultiDiscrete, Spec, Vocabulary, num_options
+from assay.models.action_units import units_of
 from assay.models.heads.gaussian import GaussianPolicy
 from assay.ops import random
 from assay.rollouts.completions import complete
@@ -140,7 +144,9 @@ def scores(actor: Any, batch: Experience) -> Tensor:
 
 
 def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
-    """Returns one context with each action of a grid in a row of its own, and the volume that each stands for."""
+    """Returns one context with each action of a grid in a row of its own, and the volume that each stands for, in
+    half-ranges.
+    """
     batch, space = case.batch, case.spec.action
     if isinstance(space, Vocabulary):
         tokens = torch.tensor([[space.bos, 3, 4, last] for last in range(space.size)])
@@ -159,6 +165,7 @@ def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
         axes = [points(low, high, is_squashed(actor)) for low, high in zip(space.low, space.high, strict=True)]
         grid = torch.cartesian_prod(*[places for places, _ in axes]).reshape(-1, space.size)
         volume = torch.cartesian_prod(*[widths for _, widths in axes]).reshape(-1, space.size).prod(-1)
+        volume = volume / math.prod(units_of(low, high)[1] for low, high in zip(space.low, space.high, strict=True))
     record = batch.columns(0, 1).rows(torch.zeros(len(grid), dtype=torch.long))
     return replace(record, action=grid.unsqueeze(1), mask=torch.ones(len(grid), 1, dtype=torch.bool)), volume
 
@@ -224,7 +231,7 @@ def finite(part: Any, case: ActorCase) -> Iterator[str]:
 
 @law("probabilities sum, or densities integrate, to one")
 def normalised(part: Any, case: ActorCase) -> Iterator[str]:
-    """Sums over every token, every discrete action, or a grid of continuous ones."""
+    """Sums over every token, every discrete action, or a grid of continuous ones, in half-ranges."""
     total = float(shares(part, case)[1].sum())
     if not abs(total - 1.0) <= 1e-3:
         yield f"the total is {total:.6g}"
@@ -337,7 +344,32 @@ def learns(part: Any, case: ActorCase) -> Iterator[str]:
         yield "no parameter gets gradient"
 
 
-LAWS = (runs, finite, normalised, agree, frequencies, repeats, rows_alone, masked, dtype, learns)
+def is_built(part: Any) -> bool:
+    """Returns whether the part is a recipe of modules, which can be built for other spaces; not a module itself."""
+    return not isinstance(part, nn.Module)
+
+
+@law("actions in other units give the same decisions and the same log-probabilities", is_built)
+def rescaled(part: Any, case: ActorCase) -> Iterator[str]:
+    """Bounds and actions times 2^-6 and 2^7, and shifted, with equal weights: acting and scoring."""
+    if not is_rescalable(case.spec):
+        return
+    record, actor = played(part, case)
+    expected = scores(actor, record)
+    for factor, shift in OTHER_UNITS:
+        there = ActorCase(case.name, in_other_units(case.spec, factor, shift))
+        other, same = played(part, there)
+        units = f"with half-ranges times {factor:g}"
+        if gap((other.action - shift) / factor, record.action) > TIGHT:
+            yield f"{units} it takes {shown((other.action - shift) / factor)} instead of {shown(record.action)}"
+        if gap(other.logp, record.logp) > TIGHT:
+            yield f"{units} acting records {shown(other.logp)} instead of {shown(record.logp)}"
+        found = scores(same, replace(record, action=shift + factor * record.action))
+        if gap(found, expected) > LOOSE:  # an action near its bound is unsquashed with a loss of digits
+            yield f"{units} score gives {shown(found)} instead of {shown(expected)}"
+
+
+LAWS = (runs, finite, normalised, agree, frequencies, repeats, rows_alone, masked, dtype, learns, rescaled)
 ACTOR = Contract("actor", LAWS, actor_cases)
 
 

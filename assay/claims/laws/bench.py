@@ -26,6 +26,7 @@ from assay.claims.laws.cases import (
     TOKENS,
     TORQUES,
     build,
+    in_other_units,
     normal,
     with_path,
 )
@@ -95,6 +96,12 @@ class Bench:
                 if source is not None:
                     parameter.add_(normal(f"{name} {place}", parameter.shape), alpha=0.1)
         return module.requires_grad_(source is None)
+
+
+@lru_cache(maxsize=64)
+def in_units(bench: Bench, factor: float, shift: float) -> Bench:
+    """Returns the bench with actions in other units: the same weights, the same decisions."""
+    return replace(bench, spec=in_other_units(bench.spec, factor, shift))
 
 
 FEW = Perceptron((8,))

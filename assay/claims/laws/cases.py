@@ -165,6 +165,22 @@ def context_and_action(spec: Spec, layout: Layout) -> tuple[dict[str, Tensor], T
     return context, low + (high - low) * inside
 
 
+OTHER_UNITS = ((2.0**-6, 0.5), (2.0**7, -3.0))
+"""(factor, shift) of actions in other units: half-ranges near 0.02 and 200. Powers of two: no rounding."""
+
+
+def is_rescalable(spec: Spec) -> bool:
+    """Returns whether actions are vectors with finite bounds."""
+    return isinstance(spec.action, Box) and bool(np.isfinite([*spec.action.low, *spec.action.high]).all())
+
+
+def in_other_units(spec: Spec, factor: float, shift: float) -> Spec:
+    """Returns the same spaces with actions in other units: shift + factor * action."""
+    assert isinstance(spec.action, Box)
+    low, high = (tuple(shift + factor * end for end in side) for side in (spec.action.low, spec.action.high))
+    return replace(spec, action=Box(low, high))
+
+
 def build(spec: Spec, layout: Layout) -> Experience:
     """Returns the experience of a drawing in float64, with every column that a part may read filled in."""
     mask, shape = is_one_of(layout, DECISIONS), (len(layout.rows), len(layout.rows[0]))

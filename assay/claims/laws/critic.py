@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from assay.claims.laws.actor import REFUSES, learnable, named
 from assay.claims.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
-from assay.claims.laws.cases import CONTROL_LAYOUTS, RARE_SPECS, SPECS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
+from assay.claims.laws.cases import CONTROL_LAYOUTS, OTHER_UNITS, RARE_SPECS, SPECS, TOKEN_LAYOUTS, TOKENS, build
+from assay.claims.laws.cases import in_other_units, is_rescalable, with_dtype
 from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
 from assay.claims.laws.term import COMMON, cases_on
 from assay.core.errors import AssayError
@@ -178,6 +179,20 @@ def learns(part: Any, case: CriticCase) -> Iterator[str]:
         yield "no parameter gets gradient"
 
 
-CRITIC = Contract("critic", (runs, same_critic, values, rows_alone, learns), critic_cases)
+@law("actions in other units have the same values")
+def rescaled(part: Any, case: CriticCase) -> Iterator[str]:
+    """Bounds and actions times 2^-6 and 2^7, and shifted, with equal weights."""
+    if not is_rescalable(case.spec):
+        return
+    batch = case.batch
+    expected = judgement(case.model(part), batch.context, batch.action)
+    for factor, shift in OTHER_UNITS:
+        there = replace(case, spec=in_other_units(case.spec, factor, shift))
+        found = judgement(there.model(part), batch.context, shift + factor * batch.action)
+        if gap(found, expected) > TIGHT:
+            yield f"with half-ranges times {factor:g} values are {shown(found)} instead of {shown(expected)}"
+
+
+CRITIC = Contract("critic", (runs, same_critic, values, rows_alone, learns, rescaled), critic_cases)
 check_critic = CRITIC.check
 """Checks the laws of a critic: a learned value, not its loss."""

@@ -24,7 +24,7 @@ from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.ops import random
 from assay.claims.laws.bench import columns_of
-from assay.claims.laws.cases import CHOICES, TORQUES, normal
+from assay.claims.laws.cases import CHOICES, OTHER_UNITS, TORQUES, in_other_units, is_rescalable, normal
 from assay.claims.laws.invariance import changed_columns
 from assay.claims.laws.laws import (
     LOOSE,
@@ -363,6 +363,20 @@ def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
             yield f"choice {choice} is taken in {share:.3f} of the cases and recorded with probability {recorded:.3f}"
 
 
-EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture), explore_cases)
+@law("actions in other units are explored alike")
+def rescaled(part: Any, case: ExploreCase) -> Iterator[str]:
+    """Bounds times 2^-6 and 2^7, and shifted, around an actor of equal weights."""
+    if not is_rescalable(case.spec):
+        return
+    uniform = torch.tensor([0.05, 0.5, 0.8, 0.999]).unsqueeze(1).expand(4, case.explorer(part).num_draws)
+    action, logp = case.explorer(part).act(case.contexts(4, True), uniform)
+    for factor, shift in OTHER_UNITS:
+        there = replace(case, spec=in_other_units(case.spec, factor, shift))
+        other, noted = there.explorer(part).act(case.contexts(4, True), uniform)
+        if gap((other - shift) / factor, action) > LOOSE or gap(noted, logp) > LOOSE:
+            yield f"with half-ranges times {factor:g} it takes {shown((other - shift) / factor)}, not {shown(action)}"
+
+
+EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture, rescaled), explore_cases)
 check_explore = EXPLORE.check
 """Checks the laws of exploration around an actor."""

@@ -23,11 +23,13 @@ from assay.claims.laws.bench import (
     columns_of,
     evaluate,
     fitting,
+    in_units,
     seen_by,
+    term_cases,
 )
-from assay.claims.laws.cases import extreme, normal, with_dtype
+from assay.claims.laws.cases import OTHER_UNITS, extreme, is_rescalable, normal, with_dtype
 from assay.claims.laws.invariance import Measured, changed_columns, differing, invariances
-from assay.claims.laws.laws import TIGHT, Unsuited, gap, is_finite, law, runs, settled, shown
+from assay.claims.laws.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, runs, settled, shown
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.settings import models_read
@@ -227,6 +229,18 @@ def finite(part: Any, case: TermCase) -> Iterator[str]:
     )
 
 
+@law("actions in other units give the same sum, metrics and gradients")
+def rescaled(part: Any, case: TermCase) -> Iterator[str]:
+    """Bounds and recorded actions times 2^-6, and shifted, with equal weights."""
+    if not is_rescalable(case.bench.spec):
+        return
+    factor, shift = OTHER_UNITS[0]
+    others = term_cases(part, in_units(case.bench, factor, shift))
+    (other,) = [one for one in others if one.name == case.name]
+    for detail in differing(measured(part, other), measured(part, case), LOOSE):
+        yield f"with half-ranges times {factor:g} {detail}"
+
+
 SAME = invariances(measured, plain=measured)
-OWN = (unmodified, micro_batches, count, last_column, empty, masked, finite)
+OWN = (unmodified, micro_batches, count, last_column, empty, masked, finite, rescaled)
 COMMON = (runs, declared, names, *SAME, *OWN)

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims.probes.formulas import Seen
+from assay.claims.probes.formulas import BOX_SPEC, Seen
 from assay.core.record import Experience
 
 
@@ -207,10 +207,14 @@ def with_kl(seen: Seen, weight: float) -> Seen:
 
 
 def ppo_of_torques(seen: Seen, gain_of: Gain = partial(clipped, low=0.2, high=0.2)) -> dict[str, Tensor]:
-    """Returns PPO's losses of Gaussian networks with the settings for continuous actions: discount, lambda 0.95."""
+    """Returns PPO's losses of Gaussian networks on actions of BOX_SPEC in half-ranges, with the settings for continuous
+    actions: discount, lambda 0.95.
+    """
     data, actor = seen.experience, seen.models["actor"]
     density = torch.distributions.Normal(actor.body(data.context), actor.log_std.exp())
-    logp, entropy = density.log_prob(data.action).sum(-1), density.entropy().sum(-1)
+    low, high = (data.action.new_tensor(side) for side in (BOX_SPEC.action.low, BOX_SPEC.action.high))  # type: ignore[union-attr]
+    scaled = (data.action - (low + high) / 2) / ((high - low) / 2)
+    logp, entropy = density.log_prob(scaled).sum(-1), density.entropy().sum(-1)
     value = seen.models["value"].body(data.context).squeeze(-1)
     return ppo(data, logp, entropy, value, 0.95, 0.95, gain_of)
 

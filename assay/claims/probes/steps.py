@@ -50,11 +50,19 @@ def step_of(seen: Seen) -> Step:
     )
 
 
+def in_half_ranges(action: Tensor) -> Tensor:
+    """Returns actions of BOX_SPEC in half-ranges around the middle; discrete ones as they are."""
+    return (action - CENTRE) / HALF if action.is_floating_point() else action
+
+
 def output(model: Any, observation: Tensor, action: Tensor | None = None) -> Tensor:
-    """Returns a body's raw outputs, [B, ...] or [N, B, ...] with an action."""
+    """Returns a body's raw outputs, [B, ...] or [N, B, ...] with an action, which it sees in half-ranges."""
     seen = {"observation": observation.unsqueeze(1)}
-    found: Tensor = model.body(seen) if action is None else model.body(seen, action.unsqueeze(1), None)
-    return found.squeeze(1 if action is None else 2)
+    if action is None:
+        alone: Tensor = model.body(seen)
+        return alone.squeeze(1)
+    found: Tensor = model.body(seen, in_half_ranges(action).unsqueeze(1), None)
+    return found.squeeze(2)
 
 
 def normal(uniform: Tensor) -> Tensor:
@@ -95,14 +103,13 @@ def bounded(model: Any, observation: Tensor) -> Tensor:
 
 
 def squashed(model: Any, observation: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns a squashed Gaussian's action [..., A] of BOX_SPEC and its log-density [...]."""
+    """Returns a squashed Gaussian's action [..., A] of BOX_SPEC and its log-density per half-range [...]."""
     found = output(model, observation)
     mean, log_std = found[..., :2], found[..., 2:]
     log_std, noise = log_std.clamp(-20.0, 2.0), normal(uniform)
     latent = mean + log_std.exp() * noise
     log_cosh = torch.logaddexp(latent, -latent) - math.log(2.0)
-    log_slope = HALF.log() - 2.0 * log_cosh
-    logp = -0.5 * noise.square() - 0.5 * math.log(2.0 * math.pi) - log_std - log_slope
+    logp = -0.5 * noise.square() - 0.5 * math.log(2.0 * math.pi) - log_std + 2.0 * log_cosh
     return CENTRE + HALF * latent.tanh(), logp.sum(-1)
 
 
@@ -160,7 +167,7 @@ def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = N
             value = value if least is None else torch.where(value > least, value, least)
             values.append(value - logp.detach())
         anything = LOW + (HIGH - LOW) * seen.uniform(1, num, 2, tag=6)[:, 0, k]
-        values.append(output(q, step.now, anything) + math.log(4.0 * 1.5))
+        values.append(output(q, step.now, anything) + math.log(4.0))
     return error.square() / 2, torch.stack(values).logsumexp(0) - recorded
 
 

@@ -17,7 +17,9 @@ class Actor(Protocol):
     """A policy. An `nn.Module` with two interfaces: acting, and scoring recorded decisions.
 
     Laws: the log-probability of its own sample is finite; probabilities sum (or integrate) to one; `score` returns
-    the log-probability that `act` recorded; a row's result does not depend on the other rows.
+    the log-probability that `act` recorded; a row's result does not depend on the other rows; actions in other units
+    give the same decisions and log-probabilities, so a density of continuous actions is per half-range
+    (`assay.models.ActionUnits`).
     """
 
     @property
@@ -78,7 +80,11 @@ class ActorSpec(ModelSpec, Protocol):
 
 
 class CriticSpec(ModelSpec, Protocol):
-    """A spec whose module is a learned value, score, multiplier or world model."""
+    """A spec whose module is a learned value, score, multiplier or world model.
+
+    Laws: values are finite, one for each decision; a row's value does not depend on other rows; actions in other units
+    have the same values.
+    """
 
     slot: ClassVar[str] = "critic"
 

@@ -16,7 +16,8 @@ class Term(Protocol):
     """A loss of one stage: `(batch, view) -> (sum, count, metrics)`.
 
     Laws: sums and counts over micro-batches add up to the whole (rows that share `together` stay in one micro-batch);
-    never divides by itself; `count` needs no model; every model it reads is a setting (`q: str = model_name("q")`).
+    never divides by itself; `count` needs no model; every model it reads is a setting (`q: str = model_name("q")`);
+    actions in other units give the same sum and gradients.
     """
 
     @property

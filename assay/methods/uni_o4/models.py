@@ -8,34 +8,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from assay.method import ActorHead, Ask, Body, Box, Context, CriticHead, Experience, Spec, distributions
-from assay.models import ActionValue, GaussianPolicy, feature_size, need_box, register_bounds
+from assay.method import ActorHead, Ask, Body, Box, Context, CriticHead, Experience, Space, Spec, distributions
+from assay.models import ActionUnits, ActionValue, GaussianPolicy, feature_size, need_bounds, need_box
 
 
 class GaussianCommittee(GaussianPolicy):
-    """pi_i(a|s) = N(centre + half range * tanh(f_i(s)), half range * exp(log_std_i)), i = 1..N.
+    """pi_i(a|s) = N(tanh(f_i(s)), exp(log_std_i)) of actions in half-ranges, i = 1..N.
 
     The context's `member` selects the acting member; without it the one with the highest `standing` acts, a score
     without policy gradient. Every parameter has the members along its first axis.
     """
 
-    centre: Tensor
-    half_range: Tensor
-
     def __init__(self, body: nn.Module, num: int, space: Box, initial_log_std: float) -> None:
-        super().__init__(body, space.size, initial_log_std)
+        super().__init__(body, space, initial_log_std)
         self.num_members = num
         self.log_std = nn.Parameter(torch.full((num, space.size), initial_log_std))
         self.standing = nn.Parameter(torch.zeros(num))
-        register_bounds(self, space)
 
     def means(self, context: Context) -> Tensor:
-        """Returns the mean of every member, [N, ..., A]."""
-        return self.centre + self.half_range * self.body(context).tanh()
+        """Returns the mean of every member in half-ranges, [N, ..., A]."""
+        means: Tensor = self.body(context).tanh()
+        return means
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
         """Returns mean and log standard deviation of the acting member, [..., A] both."""
-        means, scale = self.means(context), self.log_std + self.half_range.log()
+        means, scale = self.means(context), self.log_std
         if "member" not in context:
             best = self.standing.argmax()
             return means[best], scale[best].expand_as(means[0])
@@ -45,8 +42,8 @@ class GaussianCommittee(GaussianPolicy):
 
     def all_logp(self, batch: Experience) -> Tensor:
         """Returns the log-densities of the recorded decisions under every member, [N, B, T], zero where masked."""
-        scale = (self.log_std + self.half_range.log()).view(-1, 1, 1, self.num_draws)
-        return distributions.normal_logp(batch.action, self.means(batch.context), scale) * batch.mask
+        action, scale = self.units(batch.action), self.log_std.view(-1, 1, 1, self.num_draws)
+        return distributions.normal_logp(action, self.means(batch.context), scale) * batch.mask
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Committee(ActorHead):
     initial_log_std: float = -0.5
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        space = need_box(spec, "a committee")
+        space = need_bounds(spec, "a committee")
         ask = Ask((space.size,), activation=nn.ReLU, members=self.num)
         return GaussianCommittee(body.outputs(spec, ask), self.num, space, self.initial_log_std)
 
@@ -94,13 +91,13 @@ class ClampedQ(CriticHead):
 class NextStep(nn.Module):
     """Predicts the change of the observation, and the reward, by N functions."""
 
-    def __init__(self, body: nn.Module) -> None:
+    def __init__(self, body: nn.Module, space: Space) -> None:
         super().__init__()
-        self.body = body
+        self.body, self.units = body, ActionUnits(space)
 
     def forward(self, context: Context, action: Tensor) -> Tensor:
         """Returns [N, F + 1, ...]: each member's prediction, the reward last."""
-        expected: Tensor = self.body(context, action)
+        expected: Tensor = self.body(context, self.units(action))
         return expected.movedim(-1, 1)
 
 
@@ -112,4 +109,4 @@ class LearnedDynamics(CriticHead):
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         ask = Ask((feature_size(spec) + 1,), activation=nn.ReLU, members=self.members, action=True)
-        return WithinBounds(NextStep(body.outputs(spec, ask)), spec)
+        return WithinBounds(NextStep(body.outputs(spec, ask), spec.action), spec)

@@ -160,7 +160,9 @@ class MaximizeMeasure(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the slope of F . z at the policy's actions, times the actions: no gradient for F and B."""
+        """Returns the slope of F . z at the policy's actions, times the actions from the middle: no gradient for F and
+        B.
+        """
         rows = Rows(batch, view, self.actor)
         if not isinstance(rows.model.space, Box):
             raise AssayError("MaximizeMeasure is for continuous actions. Drop it for discrete ones, chosen by F . z")
@@ -170,7 +172,7 @@ class MaximizeMeasure(OverTransitions, Objective):
             value = (rows.model.forward_of(rows.now, given, rows.z) * rows.z).sum(-1).amin(0)
             (slope,) = torch.autograd.grad((value * rows.weight).sum(), given)
         metrics = {"q": ((value.detach() * rows.weight).sum(), batch.now.num_decisions)}
-        return Loss(-(slope * action).sum(), self.count(batch), metrics)
+        return Loss(-(slope * (action - rows.model.centre)).sum(), self.count(batch), metrics)
 
 
 def forward_backward(

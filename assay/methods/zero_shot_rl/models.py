@@ -88,7 +88,8 @@ class ForwardBackward(nn.Module):
         """Returns F [K, ..., A, D]: of every discrete action if `actions` is None, else of these [..., A, size]."""
         rows = torch.cat((self.seen(context["observation"]), z), -1)
         if actions is not None:
-            rows = torch.cat((rows.unsqueeze(-2).expand(*actions.shape[:-1], rows.shape[-1]), actions), -1)
+            scaled = (actions - self.centre) / self.half_range
+            rows = torch.cat((rows.unsqueeze(-2).expand(*actions.shape[:-1], rows.shape[-1]), scaled), -1)
         found = self.ahead(rows.flatten(0, -2)).view(NUM_HEADS, *rows.shape[:-1], -1)
         return found if actions is not None else found.unflatten(-1, (-1, self.size))
 

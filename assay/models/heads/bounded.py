@@ -32,13 +32,10 @@ class BoundedPolicy(nn.Module):
 
 
 class SquashedPolicy(BoundedPolicy):
-    """a = centre + half_range * tanh(x), x ~ N(mean(s), std(s)); Haarnoja et al. 2018 (arXiv:1812.05905)."""
+    """a = centre + half_range * tanh(x), x ~ N(mean(s), std(s)); Haarnoja et al. 2018 (arXiv:1812.05905).
 
-    log_half_range: Tensor
-
-    def __init__(self, body: nn.Module, space: Box) -> None:
-        super().__init__(body, space)
-        self.register_buffer("log_half_range", self.half_range.log())
+    The density is that of tanh(x), per half-range, as in the authors' code: an entropy means the same in any units.
+    """
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
         """Returns mean and log standard deviation of x; the latter clamped to [-20, 2] as in the authors' code."""
@@ -52,13 +49,11 @@ class SquashedPolicy(BoundedPolicy):
         latent = mean + log_std.exp() * noise
         # (x - mean) / std is the noise itself: one density less to differentiate through.
         density = (-0.5 * noise.square() - distributions.HALF_LOG_TWO_PI) - log_std
-        slope = distributions.log_tanh_slope(latent) + self.log_half_range
-        return self.squash(latent), (density - slope).sum(-1)
+        return self.squash(latent), (density - distributions.log_tanh_slope(latent)).sum(-1)
 
     def log_density(self, latent: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-        """Returns log N(x) - sum log |da/dx|."""
-        slope = (distributions.log_tanh_slope(latent) + self.log_half_range).sum(-1)
-        return distributions.normal_logp(latent, mean, log_std) - slope
+        """Returns log N(x) - sum log |d tanh(x) / dx|."""
+        return distributions.normal_logp(latent, mean, log_std) - distributions.log_tanh_slope(latent).sum(-1)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns a sampled action, or the squashed mean if `uniform` is None."""

@@ -18,6 +18,13 @@ def need_box(spec: Spec, who: str) -> Box:
     return spec.action
 
 
+def need_bounds(spec: Spec, who: str) -> Box:
+    """Returns the task's action space as a Box with finite bounds."""
+    space = need_box(spec, who)
+    bounds(space)
+    return space
+
+
 def need_discrete(spec: Spec, who: str) -> Discrete:
     """Returns the task's action space as a Discrete."""
     if not isinstance(spec.action, Discrete):

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body, CriticHead
-from assay.core.spaces import Context, Spec
+from assay.core.spaces import Context, Space, Spec
+from assay.models.action_units import ActionUnits
 from assay.models.heads.bins import Bins, read, shape_of
 from assay.models.heads.masks import apply_mask
 from assay.models.heads.spaces import need_discrete
@@ -48,15 +49,15 @@ class Value(CriticHead):
 
 
 class ActionValues(nn.Module):
-    """Q_i(s, a)."""
+    """Q_i(s, a); a continuous action is an input in half-ranges (`ActionUnits`)."""
 
-    def __init__(self, body: nn.Module, bins: Bins | None) -> None:
+    def __init__(self, body: nn.Module, space: Space, bins: Bins | None) -> None:
         super().__init__()
-        self.body, self.bins = body, bins
+        self.body, self.units, self.bins = body, ActionUnits(space), bins
 
     def outputs(self, context: Context, action: Tensor, num: int | None = None) -> Tensor:
         """Returns values [N, B, T], or logits [N, B, T, M], of all members or the first `num`."""
-        outputs: Tensor = self.body(context, action, num)
+        outputs: Tensor = self.body(context, self.units(action), num)
         return outputs
 
     def forward(self, context: Context, action: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ class ActionValue(CriticHead):
         if self.members < 1:
             raise AssayError(f"ActionValue: members={self.members} leaves no critic. Use 1 or more")
         ask = Ask(shape_of(self.bins), activation=nn.ReLU, members=self.members, action=True)
-        return ActionValues(body.outputs(spec, ask), self.bins)
+        return ActionValues(body.outputs(spec, ask), spec.action, self.bins)
 
 
 # ---------------------------------------------------------------------------------------------------- actors

@@ -39,13 +39,13 @@ class Conservative(OverTransitions, CriticLoss):
 
     @torch.no_grad()
     def proposals(self, batch: Experience, view: View) -> tuple[Tensor, Tensor]:
-        """Returns (actions [B, T, 3 num, A], their log-densities [B, T, 3 num])."""
+        """Returns (actions [B, T, 3 num, A], their log-densities per half-range [B, T, 3 num])."""
         actor: Any = view.model(self.actor)
         shape = (*batch.now.mask.shape, self.num, actor.num_draws)
         here = actor.sample(repeated(batch.now.context, self.num), view.uniform(shape, tag=4))
         later = actor.sample(repeated(batch.after.context, self.num), view.uniform(shape, tag=5))
         anything = actor.centre + actor.half_range * (2.0 * view.uniform(shape, tag=6) - 1.0)
-        density = -(actor.log_half_range + LOG_TWO).sum().expand(shape[:-1])
+        density = here[1].new_full(shape[:-1], -LOG_TWO * actor.num_draws)
         return torch.cat((here[0], later[0], anything), 2), torch.cat((here[1], later[1], density), 2)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
