@@ -41,6 +41,7 @@ NAMED: dict[str, str] = {
     "safe_rl_review in recipes/constrained.py": "a base recipe, called safe_ppo there, whose runs have this name",
     "td3_bc in recipes/presets.py": "until presets hold no setting that one method reads",
     "envpool in runs/catalogue.py": "the prefix of tasks of the package EnvPool",
+    "envpool in runs/library_versions.py": "the package EnvPool, whose version a run records",
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
     "reward_model in runs/options/own.py": "the option --reward-model",
     "reward_model in runs/plan.py": "the option --reward-model",

@@ -19,6 +19,7 @@ COMMANDS = {
     "export": ("policy_commands", "export"),
     "list": ("method_commands", "list_methods"),
     "report": ("report_command", "report"),
+    "reproduce": ("reproduce_command", "reproduce_run"),
     "resume": ("train_command", "resume"),
     "serve": ("server_commands", "serve_policy"),
     "show": ("method_commands", "show_method"),

@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--ranks", type=int, metavar="N", help="processes that share the shards (default: as before)")
     one.add_argument("--gatherers", type=int, metavar="N", help="processes that sample (default: as before)")
     add_code_option(one)
+    add_reproduce_options(command("reproduce", "run a finished run again and compare scores, metrics and tensors"))
     text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
     add_policy_commands(
         command("evaluate", "score a trained policy on held-out starts"),
@@ -69,6 +70,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--host", default="127.0.0.1", help=text)
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     return root
+
+
+def add_reproduce_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of `reproduce`."""
+    one.add_argument("folder", type=Path, help="run folder of a finished run")
+    one.add_argument("--out", type=Path, metavar="DIR", help="folder of the second run (default: RUN-again)")
+    text = "relative difference of weights and score that counts as within (default: 0.0001)"
+    one.add_argument("--tolerance", type=float, default=1e-4, metavar="X", help=text)
+    add_code_option(one)
 
 
 def add_report_options(one: argparse.ArgumentParser) -> None:

@@ -76,7 +76,7 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
     """Returns where the config of a plan differs from the one in a run folder."""
     ignored = (
         "fingerprint", "machine", "assay", "save_every", "held_out", "cadence", "more_steps", "base_files",
-        "accepted_code", *(one.name for one in fields(PlacementOptions) if not one.metadata["decisive"]),
+        "versions", "accepted_code", *(one.name for one in fields(PlacementOptions) if not one.metadata["decisive"]),
     )  # fmt: skip
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}

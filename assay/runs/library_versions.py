@@ -1,10 +1,15 @@
-"""What a resumed run is compared with besides its settings: the files of a frozen base model, and library versions."""
+"""What a run is compared with besides its settings when it is resumed or reproduced: the files of a frozen base model,
+and the versions of the code and of every package that computes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,49 @@ from assay.version import __version__
 
 BASE = "base_files"
 """Entry of config.json: size, time and sha256 of the files of a frozen base model, which checkpoints do not hold."""
+
+VERSIONS = "versions"
+"""Entry of config.json: commit of assay, and the version of every installed package that computes."""
+COMPUTING = (
+    "torch", "numpy", "safetensors", "scipy", "gymnasium", "mujoco", "ale-py", "pettingzoo", "minari", "h5py",
+    "envpool", "transformers", "tokenizers", "peft", "accelerate", "triton", "liger-kernel", "reasoning-gym", "vllm",
+    "ray",
+)  # fmt: skip
+"""Packages whose version can change the numbers of a run."""
+
+
+def library_versions() -> dict[str, str]:
+    """Returns the versions of assay and of the installed packages that compute, by name, and `commit`, that of the
+    source of assay, if it is a checkout of git.
+    """
+    packages = {name: version for name in COMPUTING if (version := installed_version(name)) is not None}
+    commit = source_commit(Path(__file__).resolve().parents[2])
+    return {"assay": __version__, **({"commit": commit} if commit else {}), **packages}
+
+
+def installed_version(name: str) -> str | None:
+    """Returns the version of an installed package; None if it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def source_commit(folder: Path) -> str:
+    """Returns the commit of a checkout, with "+changed" if its package differs from it; "" for an installed package."""
+    if not (folder / ".git").exists():
+        return ""
+    git = ["git", "-C", str(folder)]
+    asked = (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "assay"])
+    try:
+        answers = [
+            subprocess.run([*git, *one], capture_output=True, text=True, timeout=20, check=False) for one in asked
+        ]
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    commit, changes = answers
+    return "" if commit.returncode else commit.stdout.strip() + "+changed" * bool(changes.stdout.strip())
 
 
 def base_files(plan: Plan, engine: Engine) -> dict[str, Any]:

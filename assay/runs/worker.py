@@ -27,7 +27,7 @@ from assay.runs import hardware, result
 from assay.runs.config import differing
 from assay.runs.distributed.ranks import written
 from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
-from assay.runs.library_versions import base_files, check_base, compared_versions
+from assay.runs.library_versions import VERSIONS, base_files, check_base, compared_versions, library_versions
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
 from assay.runs.result import Run
@@ -85,7 +85,7 @@ class Worker:
     def begin(self) -> None:
         """Creates a new folder, after own rewards were tried."""
         try_rewards(self.plan.task, self.plan.recipe)
-        machine = {"machine": describe_machine()}
+        machine = {"machine": describe_machine(), VERSIONS: library_versions()}
         store.write_json(self.folder / "config.json", self.config | machine | base_files(self.plan, self.loop.engine))
         self.journal.truncate({})
 
