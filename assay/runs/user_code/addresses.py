@@ -11,6 +11,8 @@ from pathlib import Path
 
 from assay.core.errors import AssayError
 
+PYTHON = "python:"
+"""Begins the source of a function that was given as an object (see `user_code.objects`)."""
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -34,6 +36,8 @@ class Address:
         return Path(self.source).stem if self.is_file else self.source.rpartition(".")[2]
 
     def __str__(self) -> str:
+        if self.source.startswith(PYTHON):
+            return self.source
         return f"{self.source}:{self.name}" if self.name else self.source
 
 
@@ -43,6 +47,8 @@ def parsed_address(text: str) -> Address | None:
     A text with .py before its first ':' is a file, which must exist. A dotted name before ':' is a module if Python
     finds one of that name; nothing is imported to find it.
     """
+    if text.startswith(PYTHON):
+        return Address(text, text.removeprefix(PYTHON))
     source, _, name = text.partition(":")
     if source.endswith(".py"):
         path = Path(source)

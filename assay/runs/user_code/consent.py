@@ -15,6 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.settings import children
 from assay.runs.user_code.files import digests, file_of
 from assay.runs.user_code.loading import stamped_sources
+from assay.runs.user_code.objects import is_given
 
 Code = Mapping[str, Mapping[str, str]]
 """Digests of files by source, then by the file's path relative to the source's folder."""
@@ -77,7 +78,7 @@ def allow(source: str, consent: Consent, *, is_file: bool) -> None:
             f"{consent.folder} names own code '{source}' without recording its digests, so it is not loaded. Only a "
             "run that 'assay train' wrote can be resumed."
         )
-    if is_file and file_of(source).is_relative_to(consent.folder.resolve()):
+    if is_file and not is_given(source) and file_of(source).is_relative_to(consent.folder.resolve()):
         raise AssayError(f"own code '{source}' is inside the run folder, from which no code is loaded. Move it.")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from assay.core.errors import AssayError
 from assay.runs.user_code.addresses import module_file
+from assay.runs.user_code.objects import function_digest, is_given
 
 NOT_LOCAL = {*sys.stdlib_module_names, "assay"}
 """Names of modules that a file beside the own one does not replace."""
@@ -24,6 +25,8 @@ def digests(source: str) -> dict[str, str]:
 
     AssayError if a file cannot be read or is not Python.
     """
+    if is_given(source):
+        return function_digest(source)
     root, only = place_of(source)
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()[:16]

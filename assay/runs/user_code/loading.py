@@ -17,6 +17,7 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.files import NOT_LOCAL, digests, file_of, local_files
+from assay.runs.user_code.objects import given_module, is_given
 
 PREFIX = "own_"
 """Names of modules from files begin with it; the rest is the file's stem and a hash of its path."""
@@ -29,6 +30,8 @@ def load(source: str) -> ModuleType:
 
     A file that is loaded and unchanged is not run again. AssayError in one sentence if loading fails.
     """
+    if is_given(source):
+        return given_module(source)
     if not source.endswith(".py"):
         return imported(source)
     path, stamp = file_of(source), {"source": source, "files": digests(source)}

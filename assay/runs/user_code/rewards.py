@@ -16,6 +16,7 @@ from assay.core.slots import Task
 from assay.runs.user_code.addresses import Address, needed_address
 from assay.runs.user_code.files import digests, place_of
 from assay.runs.user_code.loading import is_public, load, value_of
+from assay.runs.user_code.objects import is_given
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.scoring import Table
@@ -174,7 +175,9 @@ def is_reward(name: str, value: Any, address: Address) -> bool:
 
 
 def check_recorded(function: Callable[..., Any], address: Address) -> None:
-    """Refuses a function that is defined in a file whose digest is not recorded."""
+    """Refuses a function that is defined in a file whose digest is not recorded; a given object has its own digest."""
+    if is_given(address.source):
+        return
     code = getattr(inspect.unwrap(function), "__code__", None)
     root, _ = place_of(address.source)
     if code is not None and code.co_filename not in {str(root / name) for name in digests(address.source)}:

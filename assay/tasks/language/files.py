@@ -12,7 +12,7 @@ from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.rows import first_columns
 from assay.tasks.language.textfile import BEST, textfile, together
 
-SUFFIXES = (".jsonl", ".json")
+SUFFIXES = (".jsonl", ".json", ".parquet")
 FORMATS = "TRAIN.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3,TEST.jsonl"
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.core.errors import AssayError
+from assay.core.extras import require
 from assay.rollouts import text
 from assay.rollouts.text import Conversation, Message
 
 MAX_LINE = 1 << 24
+PARQUET = ".parquet"
 
 
 class Row(NamedTuple):
@@ -73,6 +75,9 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yields numbered lines; refuses one longer than 16 MiB."""
     if not path.is_file():
         raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
+    if path.suffix == PARQUET:
+        yield from parquet_lines(path)
+        return
     with path.open("rb") as file:
         number = 0
         while line := file.readline(MAX_LINE + 1):
@@ -80,6 +85,18 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
             if len(line) > MAX_LINE:
                 raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes. Is this a JSON-lines file?")
             yield number, line
+
+
+def parquet_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields the rows of a Parquet file as lines of JSON; fields without a value are left out."""
+    parquet = require("pyarrow.parquet", "data", f"{path.name}")
+    try:
+        batches = parquet.ParquetFile(path).iter_batches()
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield number, json.dumps({name: value for name, value in row.items() if value is not None}).encode()
+    except (OSError, ValueError, TypeError) as error:
+        raise AssayError(f"{path} cannot be read as Parquet with texts and numbers ({error})") from error
 
 
 def parsed(line: bytes, where: str) -> dict[str, Any] | None:

@@ -1,0 +1,69 @@
+"""Tasks given as rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held out).
+
+Rows are written to a file named by their content, and the file is the task: a run of them is recorded, resumed and
+repeated like one of a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.core.slots import Task
+
+FOLDER = Path("runs") / "data"
+"""Where rows are written."""
+
+
+def task_of_rows(task: Any) -> str | Task:
+    """Returns a task by its name or as it is; of rows the address of the file, or of two files, that they are written
+    to. AssayError names a row that is no dict of JSON values.
+    """
+    if isinstance(task, Path):
+        return str(task)
+    if isinstance(task, str | Task):
+        return task
+    if isinstance(task, tuple):
+        return ",".join(str(written_rows(rows)) for rows in task)
+    return str(written_rows(task))
+
+
+def written_rows(rows: Any) -> Path:
+    """Returns the file of rows; an existing one of equal content is used again."""
+    lines = [json_line(row, place) for place, row in enumerate(iterate_rows(rows))]
+    if not lines:
+        raise AssayError('task has no rows. Give dicts such as {"prompt": ..., "answer": ...}')
+    text = "".join(lines)
+    path = FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsonl"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def iterate_rows(rows: Any) -> Iterable[Any]:
+    """Returns the rows of a table of pandas or of anything that yields dicts."""
+    as_records = getattr(rows, "to_dict", None)
+    if as_records is not None and type(rows).__module__.startswith("pandas"):
+        found: list[Any] = as_records("records")
+        return found
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise AssayError(
+            f"task is a {type(rows).__name__}. Give a name, a file, a task, a list of dicts, a datasets.Dataset of one "
+            "split, or a table of pandas"
+        )
+    return rows
+
+
+def json_line(row: Any, place: int) -> str:
+    """Returns a row as a line of JSON; None values, as tables have them for missing fields, are left out."""
+    if not isinstance(row, Mapping):
+        raise AssayError(f"row {place} of the task is a {type(row).__name__}, {row!r:.60}. Give dicts")
+    try:
+        return json.dumps({str(name): value for name, value in row.items() if value is not None}) + "\n"
+    except (TypeError, ValueError) as error:
+        raise AssayError(f"row {place} of the task cannot be written as JSON: {error}. Use texts and numbers") from None

@@ -1,0 +1,141 @@
+"""The options of the command line as keywords of Python: `assay.train("grpo", task, max_tokens=300, reward=f)`.
+
+The words are those of `assay train --help`, without dashes. `Keywords` lists them for editors and type checkers; a test
+holds it against the groups of options, where each is declared with its default and its help.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypedDict
+
+from assay.core.errors import AssayError
+from assay.engine.placement import Placement
+from assay.runs.options import RunOptions, run_options
+from assay.runs.options.group import parsed_group
+from assay.runs.options.placement import PlacementOptions
+from assay.runs.user_code.objects import address_of_function
+
+Function = Callable[..., Any]
+Own = str | Function | Sequence[str | Function] | Mapping[str | Function, float]
+"""An address, a function, several of them, or a mapping from each to its weight."""
+FUNCTIONS = ("reward", "tool")
+"""Options whose words name functions."""
+
+
+class Keywords(TypedDict, total=False):
+    """The options of a run, one keyword each; see `assay train --help` for defaults and meaning."""
+
+    # own code
+    reward: Own
+    reward_timeout: float
+    reward_range: tuple[float, float]
+    tool: Own
+    tool_calls: int
+    tool_bytes: int
+    tool_timeout: float
+    judge: str
+    judge_model: str
+    judge_prompt: str
+    judge_pairs: bool
+    judge_weight: float
+    reward_model: str
+    reward_model_weight: float
+    # language tasks
+    max_tokens: int
+    temperature: float
+    top_p: float
+    group_size: int
+    prompts: int
+    kl: float
+    system: str
+    epochs: float
+    lora_rank: int
+    dtype: str
+    mark: str
+    in_order: bool
+    # control tasks
+    decisions: int
+    normalize: str
+    frame_stack: int
+    num_envs: int
+    env_workers: int
+    env_ready: int
+    env_set: str | Sequence[str]
+    wrapper: str | Sequence[str]
+    max_episode_steps: int
+    one_hot: bool
+    # evaluation and checkpoints
+    eval_prompts: int
+    eval_episodes: int
+    save_every: str
+    keep: int
+    best: bool
+    until: str
+    from_: str
+    # separate samplers
+    gatherers: int
+    lag: int
+    pieces: int
+    on: str
+    in_flight: bool
+    ipc: bool
+    server: str | Sequence[str]
+    # device and sizes
+    device: str
+    micro_batch: int
+    tokens: int
+    recompute: bool
+    compiled: bool
+    shards: int
+    ranks: int
+    sharded: bool
+    deterministic: bool
+
+
+def option_names() -> dict[str, str]:
+    """Returns the field of each keyword: `from_` is both `from_` and, in a mapping, `from`."""
+    groups = [*RunOptions(), PlacementOptions()]
+    return {one.name.rstrip("_"): one.name for group in groups for one in fields(group)}
+
+
+def with_keywords(
+    options: RunOptions, placement: Placement | None, keywords: Mapping[str, Any]
+) -> tuple[RunOptions, Placement | None, dict[str, Any]]:
+    """Returns the options with those of the keywords in their place, the placement, and the words of the hardware
+    (device, compiled) that were given; AssayError for a name that is no option, with the nearest one.
+    """
+    names, values = option_names(), dict[str, Any]()
+    for word, value in keywords.items():
+        if word.rstrip("_") not in names:
+            near = difflib.get_close_matches(word, names, n=1)
+            hint = f" Did you mean {near[0]}=?" if near else " `assay train --help` lists the options."
+            raise AssayError(f"'{word}' is no option.{hint}")
+        values[names[word.rstrip("_")]] = words_of_own(word, value) if word in FUNCTIONS else value
+    where = {one.name: values.pop(one.name) for one in fields(PlacementOptions) if one.name in values}
+    repeatable = {one.name for group in RunOptions() for one in fields(group) if isinstance(one.default, tuple)}
+    values = {
+        name: (value,) if name in repeatable and isinstance(value, str) else value for name, value in values.items()
+    }
+    if where:
+        if placement is not None:
+            raise AssayError(f"placement and {', '.join(where)} are both given. Use one of the two.")
+        chosen = parsed_group(PlacementOptions, where)
+        placement = Placement(**{name: getattr(chosen, name) for name in where if name not in ("device", "compiled")})
+    given = {name: where[name] for name in ("device", "compiled") if name in where}
+    return run_options(values).or_else(options), placement, given
+
+
+def words_of_own(option: str, value: Own) -> tuple[str, ...]:
+    """Returns functions and addresses as the words of an option, each with its weight."""
+    if isinstance(value, Mapping):
+        return tuple(
+            f"{word}={weight!r}"
+            for word, weight in zip(words_of_own(option, tuple(value)), value.values(), strict=True)
+        )
+    several = tuple(value) if isinstance(value, list | tuple) else (value,)
+    return tuple(
+        one if isinstance(one, str) else address_of_function(one, option, place) for place, one in enumerate(several)
+    )

@@ -1,0 +1,143 @@
+"""Python as the command line: options as keywords, functions as rewards and tools, rows as tasks."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import assay
+from assay.core.errors import AssayError
+from assay.engine.placement import Placement
+from assay.runs.keywords import Keywords, option_names, with_keywords
+from assay.runs.options import LanguageOptions, OwnOptions, RunOptions
+from assay.runs.plan import plan_of
+from assay.runs.user_code import objects
+
+ROWS = [{"prompt": f"{n} + {n} =", "answer": str(2 * n)} for n in range(1, 41)]
+SHORT: dict[str, Any] = {"steps": 1, "warmup": 0, "prompts": 4, "group_size": 2, "max_tokens": 4, "eval_prompts": 4}
+
+
+def test_keywords_are_the_options_of_the_command_line() -> None:
+    assert set(get_type_hints(Keywords)) | {"evaluations"} == {
+        name if name != "from" else "from_" for name in option_names()
+    }
+
+
+def test_a_keyword_is_the_option_of_its_name() -> None:
+    def shorter(completions: list[str]) -> list[float]:
+        return [0.0 for _ in completions]
+
+    options, placement, given = with_keywords(
+        RunOptions(language=LanguageOptions(kl=0.1)), None, {"max_tokens": 7, "reward": {shorter: 0.5}, "tokens": 64}
+    )
+    assert options.language == LanguageOptions(kl=0.1, max_tokens=7)
+    assert options.own == OwnOptions(reward=("python:shorter=0.5",))
+    assert placement == Placement(tokens=64)
+    assert not given
+    assert with_keywords(RunOptions(), None, {"env_set": "gravity=9"})[0].environment.env_set == ("gravity=9",)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "match"),
+    [
+        ({"max_token": 3}, r"'max_token' is no option\. Did you mean max_tokens="),
+        ({"max_tokens": "many"}, "--max-tokens is 'many'. Use a whole number"),
+        ({"reward": 3}, "reward"),
+        ({"reward": dict}, "is not a function"),
+    ],
+)
+def test_a_wrong_keyword_is_refused_in_a_sentence(keywords: dict[str, Any], match: str) -> None:
+    with pytest.raises(AssayError, match=match):
+        with_keywords(RunOptions(), None, keywords)
+
+
+def test_a_placement_and_its_keywords_are_not_both_given() -> None:
+    with pytest.raises(AssayError, match="placement and micro_batch are both given"):
+        with_keywords(RunOptions(), Placement(), {"micro_batch": 3})
+
+
+# ---------------------------------------------------------------------------------------------------- functions, rows
+@pytest.mark.filterwarnings("ignore:rewards and held-out scores")
+def test_rows_and_a_function_train_and_are_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[str] = []
+
+    def digits(completions: list[str]) -> list[float]:
+        seen.extend(completions)
+        return [sum(letter.isdigit() for letter in text) / 4 for text in completions]
+
+    run = assay.train("grpo", ROWS, reward=digits, out="run", **SHORT)
+    assert seen
+    assert run.curves[-1]["reward"] == pytest.approx(run.curves[-1]["reward/digits"])
+    plan = plan_of("run")
+    assert plan.options.own.reward == ("python:digits",)
+    assert Path(plan.config()["task"]).parent == tmp_path / "runs" / "data"
+    monkeypatch.setattr(objects, "GIVEN", {})
+    with pytest.raises(
+        AssayError, match=r"made with the Python function 'digits'.*assay\.resume\(folder, functions=\[digits\]\)"
+    ):
+        assay.resume("run")
+    assert assay.resume("run", functions=[digits]).curves == run.curves
+
+
+@pytest.mark.filterwarnings("ignore:rewards and held-out scores")
+def test_a_changed_function_is_changed_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def paid(completions: list[str]) -> list[float]:
+        return [1.0 for _ in completions]
+
+    assay.train("grpo", ROWS, reward=paid, out="run", **SHORT)
+
+    def other(completions: list[str]) -> list[float]:
+        return [0.0 for _ in completions]
+
+    other.__name__ = "paid"
+    with pytest.raises(AssayError, match="own code has changed since run was started: paid of python:paid"):
+        assay.resume("run", functions=[other])
+
+
+def test_a_function_of_a_module_has_its_address() -> None:
+    from benchmarks import gsm8k_reward
+
+    word = objects.address_of_function(gsm8k_reward.last_number, "reward")
+    assert word == "benchmarks.gsm8k_reward:last_number"
+    assert objects.address_of_function(lambda completions: [0.0], "reward", 2) == "python:reward_2"
+
+
+def test_tables_and_pairs_of_rows_are_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    run = assay.train("sft", (pandas.DataFrame(ROWS[:30]), ROWS[30:]), out="run", steps=1, eval_prompts=4)
+    train, test = run.task.items.splits
+    assert (len(train), len(test)) == (30, 10)
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ([], "no rows"),
+        ([3], "row 0 of the task is a int"),
+        ([{"prompt": object()}], "row 0 .* JSON"),
+        (3, "task is a int"),
+    ],
+)
+def test_unusable_rows_are_refused(rows: Any, match: str) -> None:
+    with pytest.raises(AssayError, match=match):
+        assay.train("sft", rows)
+
+
+def test_a_parquet_file_is_the_task_of_its_rows(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pandas.DataFrame(ROWS).to_parquet(tmp_path / "rows.parquet")
+    run = assay.train("sft", tmp_path / "rows.parquet", out=tmp_path / "run", steps=1, eval_prompts=4)
+    assert sum(map(len, run.task.items.splits)) == len(ROWS)
+
+
+def test_every_group_has_distinct_names() -> None:
+    names = [one.name for group in RunOptions() for one in fields(group)]
+    assert len(set(names)) == len(names)
