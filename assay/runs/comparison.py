@@ -30,6 +30,7 @@ from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.code import code_of, modules_of
 from assay.runs.config import read_config
 from assay.runs.jobs import Failure, Result, run_jobs
+from assay.runs.notebook import html_table, mean_curve, svg_curves
 from assay.runs.pools import Child, Job, Pool, Processes
 from assay.runs.ranges import Range, known_range
 from assay.runs.user_code.running import try_rewards
@@ -162,6 +163,21 @@ class Outcome:
         sets = [{one.job.seed for one in self.of(arm, task)} for arm in arms for task in self.setup.tasks]
         return sorted(set.intersection(*sets)) if sets else []
 
+    def _repr_html_(self) -> str:
+        """Returns the table of arms and tasks, and their curves, for a notebook."""
+        shown = []
+        for row in rows(self):
+            gained = "" if row["difference"] is None else str(Estimate(**row["difference"]))
+            shown.append([row["arm"], row["task"], str(Estimate(**row["score"])), gained, str(row["seeds"])])
+        first = self.setup.arms[0].name
+        table = html_table(["arm", "task", "held-out score", f"minus {first}, paired", "seeds"], shown)
+        figures = []
+        for task in self.setup.tasks:
+            found = {arm.name: self.of(arm.name, task) for arm in self.setup.arms}
+            curves = {name: mean_curve([one.curves for one in runs]) for name, runs in found.items() if runs}
+            figures.append(svg_curves(curves, f"held-out score on {task}, mean over seeds"))
+        return table + "".join(figures)
+
     def table(self, arm: str, seeds: Sequence[int]) -> np.ndarray:
         """Returns scores [seeds, tasks]."""
         by_place = {(one.job.seed, one.job.task): one.score for one in self.of(arm)}
@@ -277,26 +293,30 @@ def improvement(a: np.ndarray, b: np.ndarray) -> Estimate:
 
 
 def aggregate(outcome: Outcome) -> list[dict[str, Any]]:
-    """Aggregates over several tasks: P(improvement) over the first arm, which needs no common scale, and the
-    interquartile mean if all scores are in [0, 1]. Empty for one task, or without a seed that all arms finished.
+    """Aggregates over several tasks: P(improvement) over the first arm, which needs no common scale, and, as on the
+    page, the interquartile mean of scores as shares of their possible range, if that of every task is known. Empty for
+    one task, or without a seed that all arms finished.
     """
     names = [arm.name for arm in outcome.setup.arms]
     seeds = outcome.common_seeds(names)
     if len(outcome.setup.tasks) < 2 or not seeds:
         return []
     tables = {name: outcome.table(name, seeds) for name in names}
-    in_unit = all(((each >= 0) & (each <= 1)).all() for each in tables.values())
-    several = len(seeds) > 1
+    ranges = [score_range(one for one in outcome.results if one.job.task == task) for task in outcome.setup.tasks]
+    known = [found for found in ranges if found is not None]
+    pools, several = len(known) == len(ranges), len(seeds) > 1
+    low, high = np.array(known).reshape(-1, 2).T if pools else (0.0, 1.0)
     found = []
     for name, table in tables.items():
         is_other = name != names[0]
-        middle = bootstrapped(iqm, table) if several else Estimate(iqm(table), -np.inf, np.inf, 1)
+        shares = (table - low) / (high - low)
+        middle = bootstrapped(iqm, shares) if several else Estimate(iqm(shares), -np.inf, np.inf, 1)
         better = improvement(table, tables[names[0]]) if is_other else None
         found.append(
             {
                 "arm": name,
                 "seeds": len(seeds),
-                "iqm": vars(middle) if in_unit else None,
+                "iqm": vars(middle) if pools else None,
                 "improvement": None if better is None else vars(better),
             }
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from assay.engine import evaluation
 from assay.engine.guards.correctness import Alarm, Alarms
 from assay.runs import plot
 from assay.runs.deploy import with_predict
+from assay.runs.notebook import html_table, svg_curves
 from assay.runs.progress import Noted
 from assay.runs.ranges import range_of
 from assay.statistics.intervals import Change, Estimate, measured_change
@@ -61,6 +63,15 @@ class Run:
         """Returns before, after, and the paired change on the same held-out starts; a prompt counts once."""
         both, same = (self.scores_before, self.scores_after), evaluation.labels(self.task, len(self.scores_after))
         return measured_change("held-out score", *both, paired=True, labels=same, bounds=range_of(self.task))
+
+    def _repr_html_(self) -> str:
+        """Returns the scores before and after, the alarms and the curve, for a notebook."""
+        change = self.change
+        row = [str(change.before), str(change.after), str(change.change)]
+        table = html_table(["before", "after", "change (95 % intervals)"], [row])
+        alarms = "".join(f"<p>alarm: {html.escape(alarm.message)}</p>" for alarm in self.alarms[:3])
+        title = f"{self.recipe.name} on {self.task.name}: held-out score"
+        return table + alarms + svg_curves({self.recipe.name: self.curve("evaluation")}, title)
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """Returns (steps, values) of one metric."""

@@ -115,9 +115,7 @@ def test_layers_under_fsdp_change_no_bit(team: Team, method: str, rows: int, tmp
         assert store.difference(trained(loop_of(one), tmp_path / "one"), trained(together, tmp_path)) == []
 
 
-def test_whole_weights_have_no_memory_while_gradients_are_computed(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whole_weights_have_no_memory_while_gradients_are_computed(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of("grpo", "addition-1", team.num)
     plan = replace(plan, placement=replace(plan.placement, sharded=True))
     loop = loop_of(plan)
