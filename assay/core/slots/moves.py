@@ -55,6 +55,7 @@ class Optimizer(Protocol):
         """Changes the state in place before the first update of every step of the loop, whatever epochs and
         minibatches its source makes of a batch; by default nothing.
         """
+        return
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Updates the values and the state in place; `sums` are the metrics of this update's losses."""
