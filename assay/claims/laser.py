@@ -8,19 +8,27 @@ import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.method import Draw, Recipe, Task, groups
-from assay.methods.laser import SilentDecoder, SpareToken, balance, blended, recipe
+from assay.engine.loop import Loop
+from assay.method import Draw, Recipe, Scene, Task, groups
+from assay.methods.laser import SilentDecoder, SpareConstant, SpareToken, balance, blended, finished, recipe
 from assay.tasks.language.addition import addition
+from assay.tasks.language.prompts import Item
+from assay.tasks.language.scratch import scratch
+from assay.tasks.language.sorting import sorting
+from assay.tasks.language.spare import spare_token
 
 
 def loss_by_hand(seen: probes.Seen, token: int = 3, share: float = 0.1) -> Tensor:
-    """Returns grpo's loss with blended advantages, plus 0.1 times the balanced squared error of r_s, row by row."""
+    """Returns grpo's loss with blended advantages, plus 0.1 times the balanced squared error of r_s, row by row; r_s is
+    0 at the mean log-probability of the token in this batch, the first one.
+    """
     data = seen.experience
     outcome, score = by_hand.outcome(data), torch.zeros(len(data), dtype=torch.float64)
     ended = (data.terminal & ~data.truncated & data.mask).nonzero().tolist()
     logp = seen.models["actor"].body.table[data.context["state"]].log_softmax(-1)[..., token]
+    constant = sum(float(logp[row, column + 1]) for row, column in ended) / len(ended)
     for row, column in ended:
-        score[row] = 0.1 * (logp[row, column + 1] + 23.0)
+        score[row] = 2.3 / -constant * (logp[row, column + 1] - constant)
     right = [row for row, _ in ended if outcome[row] > 0.5]
     wrong = [row for row, _ in ended if outcome[row] <= 0.5]
     error = sum(len(ended) / (2 * len(own)) * (score[own] - outcome[own]).square().sum() for own in (right, wrong))
@@ -69,7 +77,9 @@ def times_written(recipe: Recipe) -> float:
 
 @dataclass(frozen=True)
 class Separation:
-    """AUC of r_s for right against wrong held-out answers, minus that of their mean log-probability."""
+    """AUC of r_s, that is of log pi(z), for right against wrong held-out answers, minus that of their mean
+    log-probability.
+    """
 
     spare: SpareToken
     prompts: int = 512
@@ -79,14 +89,39 @@ class Separation:
         starts = np.arange(self.prompts)
         with torch.no_grad():
             played = task.judge(task.play(policy, starts, starts * 0, Draw(0, (11,)), split=1, greedy=False), 1)
-            own = self.spare.of(policy.actor, played)
+            own = self.spare.logp(policy.actor, played)
         ended, right = played.terminal.any(1) & ~played.truncated.any(1), played.column("score") >= 1.0
         mean = played.logp.sum(1) / played.mask.sum(1).clamp(min=1)
         return probes.auc(own[ended], right[ended]) - probes.auc(mean[ended], right[ended])
 
 
-SMALL = SpareToken(-1, 0.25, -8.0)
-"""For a small network, whose log pi(z) is about -8 at the start: 0 there, 1 at -4."""
+SMALL = recipe().set("actor.width", 32).set("actor.layers", 1)
+
+
+def measured_once(ours: Recipe) -> float:
+    """Returns how far the constants of two batches are from the mean log-probability after the ended answers of the
+    first one.
+    """
+    task = addition(1)
+    engine = Loop(ours.set("actor.width", 16).set("actor.layers", 1), task, seed=0, num_steps=1).engine
+    part, scene, found = ours.credit[0], Scene(task, engine), list[float]()
+    state = part.init(scene)
+    for said in (["12", "7", "123"], ["4", "5", "6"]):
+        rows = probes.completed(task, said, [0, 1, 2], cut=[2])
+        found += part(rows, scene, state).column("spare_constant").tolist()
+    first = probes.completed(task, ["12", "7"], [0, 1])
+    return probes.distance(found, [float(SpareToken().logp(engine.models["actor"], first).mean())] * 6)
+
+
+def spare_errors() -> float:
+    """Returns how many tasks have the spare token in a text, or another one than the last where none has that."""
+    tasks = [addition(1), sorting(3), probes.listed(Item("q", "7", "7")), scratch(4)]
+    wrong = 0
+    for task in tasks:
+        said = {one for item in task.items_of(np.arange(64), 0) for one in task.tokenizer.encode(
+            item.prompt + item.demonstration)}  # fmt: skip
+        wrong += spare_token(task) in said
+    return wrong + (spare_token(tasks[0]) != tasks[0].tokenizer.vocabulary.size - 1)
 
 
 CLAIMS = Claims(
@@ -98,15 +133,18 @@ CLAIMS = Claims(
               at_most=1e-9, of="phases"),
         Exact("scores that hardly differ change nothing", lambda: (mixed([0.1, 0.0, 0.0, 0.1]) - torch.tensor(
               [1.5, -0.5, -0.5, -0.5])).abs().max(), equals=0.0),
-        Exact("r_s is read one token after the end", lambda: score_error(SpareToken()), at_most=1e-5),
+        Exact("the constant is measured in the first batch and kept", lambda: measured_once(recipe()), at_most=1e-5),
+        Exact("the spare token is one that no prompt and no answer has", lambda: spare_errors(), equals=0.0),
+        Exact("r_s is read one token after the end", lambda: score_error(SpareToken(constant=-23.0)), at_most=1e-5),
         Exact("the spare token is never written, log-probabilities are the policy's", lambda: times_written(recipe()),
               at_most=1e-5),
         Measured("its own score tells right answers from wrong ones better (AUC) than their mean log-probability",
-                 "sorting-3", recipe(spare=SMALL).set("actor.width", 32).set("actor.layers", 1), 0.0,
-                 metric=Separation(SMALL), seeds=10, minutes=6.0, steps=60, warmup=300, about=About.HEADLINE),
+                 "sorting-3", SMALL, 0.0, metric=Separation(SpareToken(spare_token(sorting(3)))),
+                 seeds=10, minutes=6.0, steps=60, warmup=300, about=About.HEADLINE),
     ),
     mutants=(
-        Edit("cut answers too", SpareToken.of, "ends = finished(rows)", "ends = rows.terminal & rows.mask"),
+        Edit("cut answers too", finished, " & ~experience.truncated", ""),
+        Edit("the constant follows the policy", SpareConstant.apply, 'state["constant"] is None and bool', "bool"),
         Edit("not balanced", balance, "ended.sum() / (2.0 * many.double())", "1.0"),
         Edit("blended where scores are equal", blended, "deviation > 0.1", "deviation > 0.0"),
         Edit("the token can be written", SilentDecoder.logits, "changed[:, self.token] = -torch.inf", "pass"),

@@ -86,6 +86,9 @@ CLAIMS = Claims(
               at_most=1e-5),
         Exact("tasks without tokens, and without the tags' letters, are refused", lambda: probes.is_refused(
               recipe(), cartpole()) and probes.is_refused(tags(), DIGITS), equals=1.0, of="tags"),
+        Exact("openings are the task's: 0 and 5 on the testbed; a task that has none is refused", lambda: float(
+              recipe().rollout.openings_on(formats(19, 11)) == ("0", "5")  # type: ignore[union-attr]
+              and probes.is_refused(recipe(), TASK)), equals=1.0, of="refusals"),
         Measured("it takes the mode that a prompt needs more often than grpo, which begins freely", MODES,
                  recipe(BIGRAMS).set("actor.rank", 0), recipes.grpo(BIGRAMS).set("actor.rank", 0),
                  Final("cheapest_share"), seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),

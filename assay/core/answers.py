@@ -15,7 +15,8 @@ class AnswerFormat:
     """How the completions of one task are written; an empty text means that the task does not say.
 
     `mark` ends the reasoning, `gap` stands between it and the answer. `box` is a regular expression of what sets an
-    answer apart, `step` of one step of search. `modes` are (name, regular expression of the whole completion).
+    answer apart, `step` of one step of search. `modes` are (name, regular expression of the whole completion),
+    `openings` a text that completions of each mode begin with.
     """
 
     mark: str = ""
@@ -23,6 +24,7 @@ class AnswerFormat:
     box: str = ""
     step: str = ""
     modes: tuple[tuple[str, str], ...] = ()
+    openings: tuple[str, ...] = ()
 
     def need_mark(self) -> str:
         """Returns the mark; raises AssayError if the task has none."""

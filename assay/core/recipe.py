@@ -45,6 +45,7 @@ from assay.core.slots import (
     Source,
     Target,
     TaskChange,
+    TaskReader,
     Term,
     Transform,
     Wrapper,
@@ -261,6 +262,11 @@ class Recipe:
     def at_limit(self, limit: int) -> Recipe:
         """Returns the recipe for episodes of at most `limit` decisions (`LimitReader`); its phases have their own."""
         alone = replaced(replace(self, before=()), LimitReader, lambda part: part.with_limit(limit))
+        return cast(Recipe, replace(alone, before=self.before))
+
+    def at_task(self, task: Any) -> Recipe:
+        """Returns the recipe with the settings that the task decides (`TaskReader`); its phases have their own."""
+        alone = replaced(replace(self, before=()), TaskReader, lambda part: part.with_task(task))
         return cast(Recipe, replace(alone, before=self.before))
 
     def at(self, progress: Progress) -> Recipe:

@@ -61,7 +61,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
-        recipe = recipe.at_limit(most_decisions(task))
+        recipe = recipe.at_limit(most_decisions(task)).at_task(task)
         check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Experience, Loss, Method, Need
-from assay.method import Origin, Phase, Preset, PromptedTask, Recipe, Regularizer, Scene, Source, State, View
+from assay.method import COLUMNS, LANGUAGE, Aggregation, AssayError, Copy, Curriculum, Experience, Loss, Method, Metric
+from assay.method import Need, Origin, Phase, Preset, PromptedTask, Recipe, Regularizer, Scene, Source, State, View
 from assay.method import concatenate, groups, k2, random, recipes
 from assay.parts import PLAIN, Clip, FreshSequences, InOrder, KlToReference, PolicyGradient, TokenMean, Weighed
 from assay.parts import from_columns, need_fresh, next_starts
@@ -101,6 +101,12 @@ class CoveringDivergence(Weighed, Regularizer):
         value = self.f(log_u.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)).clamp(-LARGEST, LARGEST) * weight
         count = self.count(batch)
         return Loss(self.coefficient * value.sum(), count, {"divergence_from_start": (value.detach().sum(), count)})
+
+
+NOTHING_STORED = (
+    "the start solves none of the prompts that were tried, so that there is nothing to keep and this is grpo; use "
+    "easier prompts or a better start, or call a prompt solved earlier: --set least=0.25"
+)
 
 
 HANDED = "start"
@@ -194,8 +200,10 @@ class Rehearsed(Source):
     """Adds `num_rows` stored rows, drawn uniformly, to every batch of another source.
 
     They come last, with `source` OLDER_SELF, their recorded log-probabilities, groups of their own, and 0 in every
-    column that parts wrote. Degenerate: with nothing stored the batches have no other rows.
+    column that parts wrote. Degenerate: with nothing stored the batches have no other rows, and an alarm says so.
     """
+
+    watches: ClassVar[tuple[Metric, ...]] = (Metric("nothing_stored", 0.5, "answers to keep", NOTHING_STORED),)
 
     source: Source = FreshSequences()
     num_rows: int = 32
@@ -212,6 +220,7 @@ class Rehearsed(Source):
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields the inner batches with stored rows."""
         stored = from_columns(state["columns"]) if state["columns"] else None
+        scene.log("nothing_stored", float(stored is None))
         for place, batch in enumerate(self.source(scene, state["source"])):
             own = batch.with_columns(source=torch.full((len(batch),), int(Origin.POLICY)))
             if stored is None:

@@ -1,11 +1,11 @@
 """laser: grpo plus a squared loss that makes the log-probability of one spare token after the answer its reward.
 
-    r_s = 0.1 (log pi(z | x, y) + 23);   loss = grpo + 0.1 mean_i w_i (r_s,i - r_i)^2,  w balances right and wrong
-    in the second half A <- 0.9 A + 0.1 A_s,  A_s of clamp(r_s, 0, 1), where that differs in the group
+    r_s = beta (log pi(z | x, y) - c), c its mean at the start;   loss = grpo + 0.1 mean_i w_i (r_s,i - r_i)^2
+    w balances right and wrong;   in the second half A <- 0.9 A + 0.1 A_s,  A_s of clamp(r_s, 0, 1), where that differs
 
 Yang et al. 2025. The reward that a policy would have to be optimal for is, up to a constant, the log-ratio of a fixed
 token to a reference; so the policy can learn to say by one more token how good its answer is. The token is in no text
-and is never sampled.
+and is never sampled. The paper has c = -23 and beta = 0.1; c is measured in the first step, and beta is 2.3 / |c|.
 
 Axes: B rows, T decisions; in the decoder N rows, V vocabulary.
 """
@@ -23,8 +23,9 @@ from torch.nn import Parameter
 from assay.method import LANGUAGE, LOGP_MODEL, AssayError, Choice, Credit, Decodes, Delayed, Experience, Loss, Method
 from assay.method import NarrowedDecoder, Narrowing, Need, Prepare, Preset, Recipe, Regularizer, Rollout, Scene
 from assay.method import Schedule, Scored, State, View, Vocabulary, Wrapper, groups, model_name, number, one_later
-from assay.method import recipes
+from assay.method import Task, recipes
 from assay.parts import Around, Episodes
+from assay.tasks.language.spare import spare_token
 
 
 def finished(experience: Experience) -> Tensor:
@@ -34,24 +35,70 @@ def finished(experience: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class SpareToken(Choice):
-    """r_s = beta (log pi(token | prompt, answer) - constant): 0 at the constant, 1 at constant + 1 / beta.
+    """r_s = beta (log pi(token | prompt, answer) - c): 0 at c, 1 where c has fallen by SHARE, beta = 1 / (SHARE |c|).
 
-    `token` is an id of the vocabulary that no text has; -1 is the last one. `constant` is about the log-probability of
-    this token under the start: -23 for a large vocabulary. Answers that were cut have no score: 0.
+    `token` is an id of the vocabulary that no text has; -1 is found by the run, and the last id outside of one. c is
+    `constant`, or without one the column `spare_constant`. Answers that were cut have no score: 0.
     """
 
     token: int = -1
-    beta: float = 0.1
-    constant: float = -23.0
+    constant: float | None = None
 
-    def of(self, actor: Any, rows: Experience) -> Tensor:
-        """Returns r_s of each row with gradient, [B]; the column after the end is scored by a pass of its own."""
-        ends = finished(rows)
-        later = one_later(rows, ends)
+    def with_task(self, task: Task) -> Any:
+        return replace(self, token=spare_token(task)) if self.token < 0 else self
+
+    def logp(self, actor: Any, rows: Experience) -> Tensor:
+        """Returns log pi(token) after each answer that ended, 0 for others, [B]; that column is scored by a pass of its
+        own.
+        """
+        later = one_later(rows, finished(rows))
         token = self.token if self.token >= 0 else actor.vocabulary.size + self.token
         asked = later.with_columns(action=torch.where(later.mask, token, later.action))
-        logp = actor.score(asked, frozenset({Need.LOGP})).logp
-        return self.beta * torch.where(later.mask, logp - self.constant, 0.0).sum(1)
+        logp: Tensor = actor.score(asked, frozenset({Need.LOGP})).logp
+        return torch.where(later.mask, logp, 0.0).sum(1)
+
+    def of(self, actor: Any, rows: Experience) -> Tensor:
+        """Returns r_s of each row with gradient, [B]."""
+        c = rows.column("spare_constant") if self.constant is None else torch.tensor(self.constant)
+        c = c.to(rows.reward).detach()
+        return torch.where(finished(rows).any(1), (self.logp(actor, rows) - c) / (SHARE * c.abs()), 0.0)
+
+
+SHARE = 10.0 / 23.0
+"""The share of log pi(token) that a reward of 1 takes away: beta is the paper's 0.1 at its c of -23."""
+
+
+@dataclass(frozen=True)
+class SpareConstant(Prepare):
+    """Writes `spare_constant` [B]: the mean log pi(token) after the answers of the first batch that has one that ended,
+    under the policy that wrote them: the start. It is measured once and then kept.
+
+    Degenerate: -1 in batches before any answer has ended, which have no scores.
+    """
+
+    spare: SpareToken = SpareToken()
+    actor: str = model_name("actor")
+    writes: ClassVar[Mapping[str, str]] = {"spare_constant": "B: mean log-probability of the spare token at the start"}
+    not_a_part: ClassVar[str] = "the laws have no models: the method's claims run it"
+
+    def init(self, scene: Scene) -> State:
+        """Returns the constant if it is given, else that it is still to be measured."""
+        return {"constant": self.spare.constant}
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        ended = finished(experience).any(1)
+        if state["constant"] is None and bool(ended.any()):
+            logp = scene.models.over(self.actor, experience, self.spare.logp)
+            state["constant"] = float(logp[ended].mean())
+        constant = -1.0 if state["constant"] is None else state["constant"]
+        scene.log("spare_constant", constant)
+        return experience.add({"spare_constant": experience.reward.new_full((len(experience),), constant)})
+
+
+def paper_constant(experience: Experience) -> Tensor:
+    """Returns -23 for each row, the log-probability of a spare token in a large vocabulary, [B]."""
+    return experience.reward.new_full((len(experience),), -23.0)
 
 
 def balance(experience: Experience) -> Tensor:
@@ -82,9 +129,12 @@ class SelfReward(Regularizer):
     coefficient: float | Schedule = 0.1
     actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
-    reads: ClassVar[Mapping[str, str]] = {"balance": "B"}
+    reads: ClassVar[Mapping[str, str]] = {"balance": "B", "spare_constant": "B"}
     together: ClassVar[str | None] = "episode"
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"balance": balance}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "balance": balance,
+        "spare_constant": paper_constant,
+    }
 
     def count(self, batch: Experience) -> Tensor:
         """Returns the number of rows with a decision."""
@@ -114,8 +164,9 @@ class Blend(Credit):
     spare: SpareToken = SpareToken()
     share: float | Schedule = Delayed(0.1, 0.5)
     actor: str = model_name("actor")
-    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    reads: ClassVar[Mapping[str, str]] = {"advantage": "BT", "spare_constant": "B"}
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"spare_constant": paper_constant}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -201,6 +252,9 @@ class WithoutToken(Around):
             raise AssayError(f"WithoutToken needs a task of tokens; '{scene.task.name}' has none. Use a language task")
         return super().init(scene)
 
+    def with_task(self, task: Task) -> Any:
+        return replace(self, token=spare_token(task)) if self.token < 0 else self
+
     @property
     def frame(self) -> Wrapper:
         """Returns the wrapper with which the trained policy is evaluated."""
@@ -222,7 +276,7 @@ def recipe(
         base,
         name="laser",
         rollout=WithoutToken(base.rollout, spare.token),
-        credit=(*base.credit, Blend(spare, share), Balanced()),
+        credit=(SpareConstant(spare), *base.credit, Blend(spare, share), Balanced()),
         stages=(stage,),
     )
 
@@ -238,7 +292,8 @@ METHOD = Method(
         "the advantage is blended after half of the run instead of after 200 steps",
         "weights of the classes are those of the whole batch, and so is the mean",
         "on a GPU answers are decoded token by token, since the sampler cannot leave out a token",
-        "in the measured claim r_s = (log pi + 8) / 4: a small network starts with log pi(z) about -8",
+        "beta is 2.3 / |constant|, 0.1 at the paper's -23, so that a small vocabulary can reach a score of 1",
+        "the spare token is the last id that no text has; a vocabulary without one is refused",
         "one design was tried: AUC 0.65 after 30 steps on one pilot seed, 0.98 of the mean log-probability; "
         "whether r_s needs more than the claim's 60 steps was not tried",
     ),

@@ -86,7 +86,8 @@ class HybridCredit(Credit):
 
 @dataclass(frozen=True)
 class ForcedFirst(Rollout):
-    """Gathers groups in which member i begins with `openings`[i mod M] and the policy writes the rest.
+    """Gathers groups in which member i begins with `openings`[i mod M] and the policy writes the rest; None: those that
+    the task's `AnswerFormat` has for its modes.
 
     Forced tokens are decisions with the free policy's log-probability, and no random number is drawn for them; the
     column `forced` [B, T] marks them, `mode` [B] is the opening's number. The policy that is evaluated begins freely.
@@ -95,7 +96,7 @@ class ForcedFirst(Rollout):
 
     num_starts: int = 32
     group_size: int = 8
-    openings: tuple[str, ...] = ("0", "5")
+    openings: tuple[str, ...] | None = None
     writes: ClassVar[Mapping[str, str]] = {
         "forced": "BT: the decision was given; `logp` is the policy's own",
         "mode": "B: number of the opening that the row was made to begin with",
@@ -106,7 +107,7 @@ class ForcedFirst(Rollout):
         task = scene.task
         if not isinstance(task, PromptTask):
             raise AssayError(f"ForcedFirst needs prompts and tokens; task '{task.name}' has none. Use a language task")
-        for opening in self.openings:
+        for opening in self.openings_on(task):
             try:
                 num = len(task.tokenizer.encode(opening))
             except ValueError as error:
@@ -116,6 +117,14 @@ class ForcedFirst(Rollout):
                 raise AssayError(f"openings: '{opening}' has {num} tokens, {limit}. Give 1 to {task.max_tokens - 1}")
         return {}
 
+    def openings_on(self, task: PromptTask) -> tuple[str, ...]:
+        """Returns the openings on a task; raises AssayError if they are neither set nor the task's."""
+        found = task.answer_format.openings if self.openings is None else self.openings
+        if len(found) < 2:
+            what = f"task '{task.name}' does not say with what its answers begin in two modes"
+            raise AssayError(f"{what}. Use lhrm-hgpo:tags for a model that writes <think> and <no_think>")
+        return found
+
     @torch.no_grad()
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers `len(starts)` x `group_size` episodes."""
@@ -123,7 +132,7 @@ class ForcedFirst(Rollout):
         assert isinstance(task, PromptTask), "init refuses other tasks"
         asked = task.begin(starts, 0)
         prompts = [row[there].tolist() for row, there in zip(asked.action, asked.context["valid"], strict=True)]
-        told = [task.tokenizer.encode(opening) for opening in self.openings]
+        told = [task.tokenizer.encode(opening) for opening in self.openings_on(task)]
         logp = [opening_logp(unwrapped(scene.actor)[0], prompts, ids) for ids in told]
         rows, samples = group_rows(np.arange(len(starts)), self.group_size)
         mode = samples % len(told)
@@ -156,7 +165,7 @@ MODES = "formats:shares=19,right=11,hard=4,cost=0.2"
 """The start thinks nine times of ten (digits 1 to 9), for 0.2 of the score; half of the prompts can do without (0)."""
 
 
-def recipe(preset: Preset = LANGUAGE, openings: tuple[str, ...] = ("0", "5")) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, openings: tuple[str, ...] | None = None) -> Recipe:
     objective = PolicyGradient(trust=Clip(0.5, 0.5), aggregate=SequenceMean())
     base = with_policy(recipes.grpo(preset), "lhrm-hgpo", objective)
     assert base.rollout is not None
@@ -183,7 +192,8 @@ METHOD = Method(
     base=recipes.grpo,
     variants={"tags": tags},
     departures=(
-        "no supervised stage; a mode is a first digit, its length a cost; lhrm-hgpo:tags forces the paper's tags",
+        "no supervised stage; on the testbed a mode is a first digit, its length a cost; other tasks say how their "
+        "modes begin, or are refused; lhrm-hgpo:tags forces the paper's tags",
         "4 answers in each mode instead of 2; all tied best ones have rank 1 (the paper does not say)",
         "KL of tokens to the start, not of whole answers to a reference of each outer iteration; a mean over sequences",
         "three designs were tried: with 16 shared features grpo is ahead, 0.74 to 0.53 (3 pilot seeds); with both "

@@ -59,7 +59,7 @@ class WithoutPrompt(Prepare):
             experience = part(experience)
         if not isinstance(task, PromptedTask):  # outside of a run; `init` refuses such tasks
             return experience
-        bare = task.onto(experience, [""] * len(experience))
+        bare = task.bare(experience)
         logp = scene.models.over(self.actor, bare, logp_of).to(bare.logp.dtype)
         return replace(bare, logp=logp * bare.mask)
 

@@ -193,7 +193,7 @@ def make_plan(
         recipe = group.recipe(recipe, found)
     for path, value in changes.items():
         recipe = recipe.set(path, value)
-    recipe = recipe.at_limit(most_decisions(found))
+    recipe = recipe.at_limit(most_decisions(found)).at_task(found)
     for group in options:
         steps = group.count_steps(steps, recipe, found)
     check_values(recipe)

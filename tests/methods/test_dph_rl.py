@@ -27,3 +27,9 @@ def test_a_run_rehearses_what_the_phase_before_it_stored(tmp_path: Path) -> None
 def test_a_task_without_prompts_is_refused() -> None:
     with pytest.raises(AssayError, match="has no prompts"):
         recipe(BIGRAMS).before[0].recipe.source.init(Scene(cartpole()))
+
+
+def test_a_start_that_solves_nothing_raises_an_alarm(tmp_path: Path) -> None:
+    run = assay.train(recipe(BIGRAMS), levels(easy=1.0, solved=1), steps=1, seed=0, out=tmp_path / "run")
+    assert [row["nothing_stored"] for row in run.curves if "nothing_stored" in row] == [1.0]
+    assert any("the start solves none of the prompts" in str(alarm) for alarm in run.alarms)

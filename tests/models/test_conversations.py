@@ -28,6 +28,8 @@ from assay.rollouts.turns import utterances
 from assay.runs import catalogue
 from assay.tasks.adapters.pretrained import ModelDialogue, with_model
 from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.scratch import scratch
+from assay.tasks.language.spare import spare_token
 from tests.optional import Optional
 
 transformers = Optional("transformers")
@@ -240,6 +242,27 @@ def test_the_command_line_trains_a_chat_model_on_conversations(paths: dict[str, 
     words = f"train grpo --task calculator-1 --steps 1 --model {paths['chatml']} --out {tmp_path / 'run'} --json"
     assert cli.main([*words.split(), "--set", "rollout.num_starts=2", "--set", "rollout.group_size=2"]) == 0
     assert (tmp_path / "run" / "checkpoints").is_dir()
+
+
+def test_a_bare_answer_stands_after_the_start_token_alone(paths: dict[str, str]) -> None:
+    task = with_model(scratch(2), Pretrained(paths["chatml"]))
+    shown = task.demonstrate(np.arange(3), 0)
+    bare = task.bare(shown)
+    vocabulary = task.tokenizer.vocabulary
+    for row in range(3):
+        ids = bare.action[row][bare.context["valid"][row]].tolist()
+        assert ids == [vocabulary.bos, *shown.action[row][shown.mask[row]].tolist()]
+    framed = task.onto(shown, [""] * 3)
+    assert int(framed.context["valid"].sum()) > int(bare.context["valid"].sum()), "an empty prompt is framed"
+
+
+def test_a_model_keeps_how_the_answers_of_a_task_are_written(paths: dict[str, str]) -> None:
+    assert with_model(scratch(2), Pretrained(paths["chatml"])).answer_format == scratch(2).answer_format
+
+
+def test_the_spare_token_of_a_chat_model_is_no_text_and_not_in_its_template(paths: dict[str, str]) -> None:
+    task = with_model(scratch(2), Pretrained(paths["chatml"]))
+    assert task.tokenizer.backend.convert_ids_to_tokens(spare_token(task)) == "<|endoftext|>"
 
 
 @pytest.mark.skipif(not CHAT_MODEL, reason="ASSAY_CHAT_MODEL names no folder of a chat model")

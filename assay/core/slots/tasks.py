@@ -150,6 +150,14 @@ class LimitReader(Protocol):
 
 
 @runtime_checkable
+class TaskReader(Protocol):
+    """A part with settings that the task decides unless the user sets them."""
+
+    def with_task(self, task: Task) -> Any:
+        """Returns the part with these settings filled in; raises AssayError if the task cannot say them."""
+
+
+@runtime_checkable
 class ExactTask(Task, Protocol):
     """A task on which quantities of a policy can be computed without sampling; every evaluation logs them.
 
@@ -308,6 +316,9 @@ class PromptedTask(TextTask, Protocol):
 
     def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
         """Returns the same decisions, with their log-probabilities and other columns, after other prompts."""
+
+    def bare(self, experience: Experience) -> Experience:
+        """Returns the same decisions after the start token alone: without a prompt and without a chat template."""
 
 
 @runtime_checkable

@@ -35,6 +35,12 @@ class ModelTask(PromptTask):
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         return [replace(item, prompt=Framed(item.prompt, self.system)) for item in super().items_of(starts, split)]
 
+    @property
+    def textless(self) -> Sequence[int]:
+        tokenizer = self.tokenizer
+        assert isinstance(tokenizer, PretrainedTokenizer)
+        return [*({*range(tokenizer.vocabulary.size)} - {*tokenizer.backend.get_vocab().values()}), *tokenizer.special]
+
     def told(self, prompts: Sequence[str]) -> list[list[int]]:
         """Returns the tokens of prompts that a part has written: a text made from a framed one is framed again, as one
         message of the user.
@@ -100,7 +106,8 @@ def with_model(
         frame = len(prompt_ids(tokenizer, Framed("", task.system), sys.maxsize)) + 2
         prompt = max(prompt, task.max_prompt + frame)
         limit = max_tokens or (task.max_tokens if task.is_limited else max(reply + 1, task.max_tokens))
-    return ModelTask(task.name, task.items, tokenizer, prompt, limit, (), task.system, task.is_limited, task.scorer)
+    kept = (task.system, task.is_limited, task.scorer, task.answer_format)
+    return ModelTask(task.name, task.items, tokenizer, prompt, limit, (), *kept)
 
 
 def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:

@@ -176,6 +176,16 @@ class PromptTask:
         """Returns the same decisions after other prompts."""
         return text.after_other_prompts(experience, self.told(prompts), self.tokenizer.vocabulary.pad)
 
+    @property
+    def textless(self) -> Sequence[int]:
+        """Returns the special tokens of a model, and rows of its vocabulary that stand for nothing."""
+        return ()
+
+    def bare(self, experience: Experience) -> Experience:
+        """Returns the same decisions after the start token alone."""
+        vocabulary = self.tokenizer.vocabulary
+        return text.after_other_prompts(experience, [[vocabulary.bos]] * len(experience), vocabulary.pad)
+
     def told(self, prompts: Sequence[str]) -> list[list[int]]:
         """Returns the tokens of prompts that a part has written."""
         return [[self.tokenizer.vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]

@@ -86,4 +86,6 @@ def formats(shares: int = 532, right: int = 265, prompts: int = 8, hard: int = 0
     items = Formats(tuple(map(int, str(shares))), tuple(map(int, str(right))), prompts, hard, cost)
     name = f"formats-{shares}-{right}" + (f"-hard-{hard}-cost-{cost:g}" if hard or cost else "")
     modes = tuple((f"format-{place}", f"[{digits}].*") for place, digits in enumerate(items.digits))
-    return enumerable_task(name, items, 2, "bigrams", AnswerFormat(box=f"^[{items.digits[-1]}]", modes=modes))
+    openings = tuple(digits[len(digits) // 2] for digits in items.digits)
+    written = AnswerFormat(box=f"^[{items.digits[-1]}]", modes=modes, openings=openings)
+    return enumerable_task(name, items, 2, "bigrams", written)
