@@ -116,7 +116,9 @@ def gap_to_fresh(ours: Recipe) -> float:
     before = kept.engine.flats["actor"].values.clone()
     stage = renewed.recipe.stages[0]
     renewed.engine.optimizers[stage.name] = stage.optimizer.init(renewed.engine.pieces(stage))
-    after, expected = (loop.step() and loop.engine.flats["actor"].values for loop in (kept, renewed))
+    for loop in (kept, renewed):
+        loop.step()
+    after, expected = (loop.engine.flats["actor"].values for loop in (kept, renewed))
     return float((after - expected).abs().max()) if bool((after != before).any()) else torch.inf
 
 

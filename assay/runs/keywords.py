@@ -124,7 +124,7 @@ def with_keywords(
             raise AssayError(f"placement and {', '.join(where)} are both given. Use one of the two.")
         chosen = parsed_group(PlacementOptions, where)
         placement = Placement(**{name: getattr(chosen, name) for name in where if name not in ("device", "compiled")})
-    given = {name: where[name] for name in ("device", "compiled") if name in where}
+    given: dict[str, Any] = {name: where[name] for name in ("device", "compiled") if name in where}
     return run_options(values).or_else(options), placement, given
 
 
