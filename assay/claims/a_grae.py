@@ -28,7 +28,7 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.UNIT_OUTCOME),
         Measured("it keeps more entropy over right answers than grpo at equal steps", "many-ways", recipe(BIGRAMS),
                  recipes.grpo(BIGRAMS), Final("right_entropy"), seeds=10, minutes=6.0, steps=100, looks=2,
                  about=About.MECHANISM),

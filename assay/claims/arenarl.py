@@ -103,7 +103,8 @@ def accuracy(topology: Topology, seed: int) -> float:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("off-policy its gradient is grpo's with ranks for rewards", recipe, loss_by_hand),
+        same_gradient("off-policy its gradient is grpo's with ranks for rewards", recipe, loss_by_hand,
+                      probes.sequences),
         Exact("advantages of groups of 6 and 8 are those by hand, ties included", lambda: gap_to_table(recipe()),
               at_most=2e-3),
         Exact("an upset beats the seeding, and of a tie the better seed advances", gap_of_an_upset, equals=0.0),

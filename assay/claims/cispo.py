@@ -16,7 +16,9 @@ CLAIMS = Claims(
     claims=(
         Exact(
             "off-policy its gradient is the formula's, inside the bound and beyond",
-            lambda: probes.formula_gap(recipes.cispo(), probes.sequences(spread=6.0), loss_by_hand),
+            lambda: probes.formula_gap(
+                recipes.cispo(), (lambda: probes.sequences(spread=6.0), probes.graded, probes.signed), loss_by_hand
+            ),
             at_most=1e-9,
         ),
         Measured(

@@ -35,8 +35,7 @@ BETA = 0.5
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     data, log_ratio = seen.experience, seen.logp() - seen.logp("reference").detach()
     d = by_hand.outcome(data) - 0.1 * log_ratio.sum(1)
-    groups = [d[(data.group == label) & data.mask.any(1)] for label in range(4)]
-    pairs = [torch.combinations(one).diff(dim=1).square().mean() for one in groups]
+    pairs = [torch.combinations(d[rows]).diff(dim=1).square().mean() for rows in by_hand.rows_of_groups(data)]
     return torch.stack(pairs).mean() / (4 * 0.1)
 
 

@@ -35,7 +35,7 @@ def gap(ours: Recipe, length: int) -> float:
                 losses.append((gain.detach() - 0.5 * moved[row, step].sum()).square())
         return torch.stack(losses).mean()
 
-    return probes.formula_gap(ours, probes.verified(), loss_by_hand)
+    return probes.formula_gap(ours, probes.UNIT_OUTCOME, loss_by_hand)
 
 
 def critic_gap(ours: Recipe) -> float:
@@ -44,7 +44,7 @@ def critic_gap(ours: Recipe) -> float:
         right = by_hand.outcome(data).unsqueeze(1)
         return by_hand.mean_of_sequences(-right * chance.log() - (1.0 - right) * (1.0 - chance).log(), data)
 
-    return probes.formula_gap(ours, probes.verified(), lambda seen: {"value": loss_by_hand(seen)})
+    return probes.formula_gap(ours, probes.UNIT_OUTCOME, lambda seen: {"value": loss_by_hand(seen)})
 
 
 def pushes(ours: Recipe, data: Experience, logp: Tensor, value: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Claims of dr-grpo: its loss by hand, exact and measured claims, mutants."""
 
-
 from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.method import recipes
 
@@ -8,7 +7,11 @@ CLAIMS = Claims(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.dr_grpo(), probes.sequences(num=128), by_hand.dr_grpo_loss),
+            lambda: probes.formula_gap(
+                recipes.dr_grpo(),
+                (lambda: probes.sequences(num=128), probes.graded, probes.signed),
+                by_hand.dr_grpo_loss,
+            ),
             at_most=1e-9,
         ),
         Measured(

@@ -19,7 +19,7 @@ def distinct_by_hand(data: Experience, row: int, rows: list[int]) -> float:
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
     data = seen.experience
-    right, local = by_hand.outcome(data) == 1, torch.zeros(())
+    right, local = by_hand.outcome(data) > 0.5, torch.zeros(())
     d, estimate = torch.zeros(len(data)).double(), -by_hand.ratio(seen) * seen.logp()
     for rows in by_hand.rows_of_groups(data):
         d[rows] = torch.tensor([distinct_by_hand(data, row, rows) for row in rows], dtype=torch.float64)
@@ -38,7 +38,7 @@ def four(*rewards: float) -> Experience:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.UNIT_OUTCOME),
         Measured("fewer groups are without advantage than in grpo, mean over the run", "many-ways", recipe(BIGRAMS),
                  recipes.grpo(BIGRAMS), Average("zero_advantage_groups"), Expect.BELOW, minutes=6.0, steps=80, looks=2,
                  about=About.MECHANISM),

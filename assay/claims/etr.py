@@ -27,7 +27,7 @@ def ranges(data: Experience, advantage_B: Tensor, middle: float) -> Tensor:
 
 
 def gap(ours: Recipe, middle: float = 0.0) -> float:
-    """Returns the larger gap of outcomes 0 and 1 and of graded ones."""
+    """Returns the largest gap of outcomes 0 and 1, of any, of graded and of signed ones."""
 
     def loss_by_hand(seen: probes.Seen) -> Tensor:
         data, advantage = seen.experience, by_hand.standardised(seen.experience)
@@ -35,7 +35,7 @@ def gap(ours: Recipe, middle: float = 0.0) -> float:
         gained = torch.where(advantage.unsqueeze(1) > 0, ratio > 1 + room, ratio < 1 - room)
         return -by_hand.mean_of_sequences(torch.where(gained, ratio.detach(), ratio) * advantage.unsqueeze(1), data)
 
-    return max(probes.formula_gap(ours, data, loss_by_hand) for data in (probes.verified(), probes.sequences()))
+    return probes.formula_gap(ours, (probes.verified, *probes.ANY_OUTCOME), loss_by_hand)
 
 
 def pull(ours: Recipe, data: Experience, log_ratio: Tensor) -> Tensor:

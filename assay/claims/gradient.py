@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from assay.claims.claim import Exact
-from assay.claims.probes.formulas import TABLE_SPEC, Formula, formula_gap, sequences
+from assay.claims.probes.formulas import TABLE_SPEC, Data, Formula, formula_gap
+from assay.claims.probes.uneven import ANY_OUTCOME
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.spaces import Spec
@@ -15,7 +16,7 @@ def same_gradient(
     name: str,
     recipe: Callable[[], Recipe],
     formula: Formula,
-    data: Callable[[], Experience] = sequences,
+    data: Data | Sequence[Data] = ANY_OUTCOME,
     spec: Spec = TABLE_SPEC,
     at_most: float = 1e-9,
     earlier: Sequence[Experience] = (),
@@ -23,6 +24,8 @@ def same_gradient(
 ) -> Exact:
     """Returns the claim that all gradients of the recipe equal those of the formula on the data; see `formula_gap`.
 
-    Recipe and data are made when the claim runs, so that a mutant of their functions is seen.
+    Recipe and data are made when the claim runs, so that a mutant of their functions is seen. Without `data` they are
+    equal and unequal groups, short and long answers, and outcomes of any number, graded and signed.
     """
-    return Exact(name, lambda: formula_gap(recipe(), data(), formula, spec, earlier=earlier), at_most=at_most, of=of)
+    made = (data,) if callable(data) else tuple(data)
+    return Exact(name, lambda: formula_gap(recipe(), made, formula, spec, earlier=earlier), at_most=at_most, of=of)

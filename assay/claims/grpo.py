@@ -6,6 +6,7 @@ from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by
 from assay.method import PLACES, recipes
 from assay.parts import Clip
 
+
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     return by_hand.grpo_loss(seen, by_hand.standardised(seen.experience, epsilon=1e-4), low=0.2, high=0.2)
 
@@ -14,7 +15,9 @@ CLAIMS = Claims(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.grpo(), probes.sequences(num=128), loss_by_hand),
+            lambda: probes.formula_gap(
+                recipes.grpo(), (lambda: probes.sequences(num=128), probes.graded, probes.signed), loss_by_hand
+            ),
             at_most=1e-9,
         ),
         Exact(

@@ -5,6 +5,7 @@ import torch
 from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import recipes
 
+
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     data, advantage_B = seen.experience, by_hand.standardised(seen.experience)
     log_ratio_B = ((seen.logp() - data.logp) * data.mask).sum(1) / data.mask.sum(1).clamp(min=1)
@@ -16,7 +17,11 @@ CLAIMS = Claims(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.gspo(), probes.sequences(num=256, spread=4.0), loss_by_hand),
+            lambda: probes.formula_gap(
+                recipes.gspo(),
+                (lambda: probes.sequences(num=256, spread=4.0), probes.graded, probes.signed),
+                loss_by_hand,
+            ),
             at_most=1e-9,
         ),
         Measured(

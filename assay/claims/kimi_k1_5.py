@@ -37,14 +37,13 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     data = seen.experience
     moved = torch.where(data.mask, seen.logp() - data.logp, 0.0).sum(1)
     residual = by_hand.centred(data) - moved
-    groups = [residual[(data.group == label) & data.mask.any(1)] for label in range(4)]
-    return torch.stack([one.square().mean() for one in groups]).mean() / 2
+    return torch.stack([residual[rows].square().mean() for rows in by_hand.rows_of_groups(data)]).mean() / 2
 
 
 def gap(ours: Recipe, lower: float = 0.0) -> float:
-    data = probes.sequences()
-    data = replace(data, reward=data.reward - lower)
-    return probes.formula_gap(replace(ours, rewards=()), data, loss_by_hand)
+    made = [make() for make in probes.ANY_OUTCOME]
+    below = [replace(data, reward=data.reward - lower) for data in made]
+    return max(probes.formula_gap(replace(ours, rewards=()), data, loss_by_hand) for data in below)
 
 
 def pull(ours: Recipe) -> Tensor:

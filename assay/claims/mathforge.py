@@ -30,7 +30,7 @@ def weights(*right: int) -> Tensor:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.UNIT_OUTCOME),
         Measured("where most prompts are easy the hard level is solved more often than by grpo", "levels:easy=0.9",
                  recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), minutes=6.0, steps=100, looks=2,
                  about=About.HEADLINE),

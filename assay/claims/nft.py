@@ -29,11 +29,28 @@ def loss_by_hand(seen: probes.Seen, negative: float = 1.0) -> torch.Tensor:
     return -by_hand.mean_of_decisions(torch.where((rate > 0.01) & (rate < 0.99), gain, 0.0), data)
 
 
+def graded_by_hand(seen: probes.Seen) -> torch.Tensor:
+    """The odds of a graded outcome are the square of its advantage."""
+    data, ratio = seen.experience, by_hand.ratio(seen)
+    centred = by_hand.centred(data)
+    spread = by_hand.in_groups(centred, data, lambda one: one.square().mean().sqrt().expand_as(one))
+    advantage = (centred / spread.clamp(min=1e-9)).unsqueeze(1)
+    rest = 1 + advantage.square() * (1 - ratio)
+    size = torch.where(advantage == 0, 1.0, advantage.abs())
+    gain = torch.where(advantage > 0, advantage * ratio.log(), rest / rest.detach().clamp(min=1.0) / size)
+    return -by_hand.mean_of_decisions(torch.where(advantage != 0, gain, 0.0), data)
+
+
 CLAIMS = Claims(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipe(), DATA, loss_by_hand),
+            lambda: probes.formula_gap(recipe(), (lambda: DATA, probes.signed, probes.binary), loss_by_hand),
+            at_most=1e-9,
+        ),
+        Exact(
+            "of graded outcomes the odds are read from the advantage",
+            lambda: probes.formula_gap(recipe(), probes.graded(), graded_by_hand),
             at_most=1e-9,
         ),
         Measured(

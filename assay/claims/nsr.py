@@ -15,7 +15,7 @@ def loss_by_hand(seen: probes.Seen, right: float, wrong: float) -> torch.Tensor:
 
 
 def gap(ours: Recipe, right: float, wrong: float) -> float:
-    return probes.formula_gap(ours, probes.verified(), lambda seen: loss_by_hand(seen, right, wrong))
+    return probes.formula_gap(ours, probes.UNIT_OUTCOME, lambda seen: loss_by_hand(seen, right, wrong))
 
 
 def unsampled(ours: Recipe, arm: int, reward: float) -> torch.Tensor:

@@ -32,7 +32,8 @@ def kept_rows(data: Experience) -> dict[int, bool]:
 
 def losses_by_hand(seen: probes.Seen, wrong: float) -> dict[str, Tensor]:
     data, score, logp, ref = seen.experience, seen.value(), seen.logp(), seen.logp("reference").detach()
-    advantage, fits, away = 2.0 * by_hand.against_others(data), [], []
+    right = (by_hand.outcome(data) > 0.5).double()
+    advantage, fits, away = by_hand.against_others(data, 2.0 * right - 1.0), [], []
     terms: dict[bool, list[Tensor]] = {True: [], False: []}
     for row, is_right in kept_rows(data).items():
         columns = data.mask[row].nonzero().flatten().tolist()
@@ -50,13 +51,14 @@ def losses_by_hand(seen: probes.Seen, wrong: float) -> dict[str, Tensor]:
 
 
 def gap(ours: Recipe, wrong: float = 0.5) -> float:
-    """Returns the larger gap of two batches: in the second the longest answers of a group come first, so that they are
-    the kept ones, and no column follows them.
+    """Returns the largest gap of graded outcomes, of right and wrong ones, and of two batches of equal groups: in the
+    last the longest answers of a group come first, so that they are the kept ones, and no column follows them.
     """
     padded = probes.verified()
     assert padded.group is not None
     full = padded.now.rows(torch.argsort(10 * padded.group - padded.mask.sum(1), stable=True))
-    return max(probes.formula_gap(ours, data, lambda seen: losses_by_hand(seen, wrong)) for data in (padded, full))
+    made = (probes.graded, probes.binary, lambda: padded, lambda: full)
+    return probes.formula_gap(ours, made, lambda seen: losses_by_hand(seen, wrong))
 
 
 def warm_up_gap(ours: Recipe) -> float:
@@ -67,7 +69,7 @@ def warm_up_gap(ours: Recipe) -> float:
     def fit(seen: probes.Seen) -> dict[str, Tensor]:
         return {"tokens": losses_by_hand(seen, 0.5)["tokens"]}
 
-    return probes.formula_gap(replace(first.recipe, copies=ours.copies), probes.verified(), fit) + loose
+    return probes.formula_gap(replace(first.recipe, copies=ours.copies), probes.UNIT_OUTCOME, fit) + loose
 
 
 def weights(rule: CreditWeight, scores: Sequence[float]) -> Tensor:

@@ -120,7 +120,7 @@ def prefixes_with_the_answer(recipe: Recipe) -> float:
 CLAIMS = Claims(
     claims=(
         Exact("off-policy its gradient is grpo's, on the decisions after the prefix",
-              lambda: probes.formula_gap(recipe(), probes.sequences(), by_hand.grpo_loss), at_most=1e-9),
+              lambda: probes.formula_gap(recipe(), probes.ANY_OUTCOME, by_hand.grpo_loss), at_most=1e-9),
         Exact("a group continues one prefix of the demonstration, which is no decision", lambda: wrong_rows(recipe()),
               equals=0.0),
         Exact("prefixes are uniform from 40 to 80 %, and a quarter of the starts has none",

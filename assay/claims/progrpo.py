@@ -29,7 +29,7 @@ def long_answer() -> Tensor:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.UNIT_OUTCOME),
         Exact("confidence is the geometric mean of the lowest fifth", long_answer, equals=0.244949, tolerance=1e-5),
         Measured("it finds more different right answers in eight samples than grpo", "many-ways", recipe(BIGRAMS),
                  recipes.grpo(BIGRAMS), Final("distinct@8"), seeds=10, minutes=6.0, steps=100, looks=2,

@@ -17,7 +17,9 @@ CLAIMS = Claims(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.sapo(), probes.sequences(spread=2.0), loss_by_hand),
+            lambda: probes.formula_gap(
+                recipes.sapo(), (lambda: probes.sequences(spread=2.0), probes.graded, probes.signed), loss_by_hand
+            ),
             at_most=1e-6,
         ),
         Measured("it is not worse than grpo by more than 0.1", "sorting-5", recipes.sapo(), recipes.grpo(), margin=-0.1,

@@ -74,7 +74,8 @@ def loss_by_hand(seen: probes.Seen, graded: bool = False) -> Tensor:
 
     def by_wins(reward: Tensor) -> Tensor:
         lead = [(one > reward).double().mean() - (one < reward).double().mean() for one in reward]
-        return torch.stack(lead) / (0.5 + 1e-6) ** 0.5  # all rewards differ: every ordered pair adds 1
+        untied = sum((one != reward).double().sum() for one in reward)  # each such ordered pair adds 1
+        return torch.stack(lead) / (untied / (2 * len(reward) * (len(reward) - 1)) + 1e-6) ** 0.5
 
     data = seen.experience
     advantage = by_hand.in_groups(by_hand.outcome(data), data, standardised if graded else by_wins)

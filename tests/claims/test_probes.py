@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from assay import recipes
-from assay.claims import probes
+from assay.claims import by_hand, probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Experience, Need, Progress, pad
@@ -307,3 +307,27 @@ def test_values_solve_bellman_and_end_at_terminal_states() -> None:
     assert torch.allclose(value, torch.tensor([first, first / 0.9, 0.0], dtype=torch.float64))
     with pytest.raises(AssayError, match="discount=1"):
         probes.evaluate_table(P, R, policy, 1.0)
+
+
+def test_uneven_sequences_hold_what_equal_ones_hide() -> None:
+    data = probes.graded()
+    assert data.group is not None
+    sizes = torch.bincount(data.group[data.mask.any(1)]).tolist()
+    assert sizes == [4, 7, 2, 5, 2]
+    assert {5, 400} <= set(data.mask.sum(1).tolist())
+    outcome = by_hand.outcome(data)
+    assert set(outcome.tolist()) == {0.0, 0.25, 0.5, 0.75, 1.0}
+    away = by_hand.centred(data)
+    first = by_hand.rows_of_groups(data)[0]
+    assert (away[first] == 0).tolist() == [False, True, False, True], "two answers are exactly at their group's mean"
+    assert set(by_hand.outcome(probes.signed())[:-1].tolist()) == {-1.0, 1.0}
+    assert set(by_hand.outcome(probes.binary()).tolist()) == {0.0, 1.0}
+
+
+def test_the_gap_of_several_data_is_the_largest() -> None:
+    def loss(seen: probes.Seen) -> torch.Tensor:  # right only where every group has four answers
+        advantage = by_hand.standardised(seen.experience)
+        return by_hand.grpo_loss(seen, advantage) * (1.0 if len(advantage) == 16 else 2.0)
+
+    assert probes.formula_gap(recipes.grpo(), (probes.sequences,), loss) < 1e-9
+    assert probes.formula_gap(recipes.grpo(), (probes.sequences, probes.graded), loss) == pytest.approx(0.5)

@@ -90,13 +90,17 @@ from assay.claims.probes.tensors import (
 )
 from assay.claims.probes.training import at_posterior, distance_from_posterior, trained, trained_table
 from assay.claims.probes.values import exact_values
+from assay.claims.probes.uneven import ANY_OUTCOME, RIGHT_OR_WRONG, UNIT_OUTCOME, binary, graded, signed
 
 __all__ = [
+    "ANY_OUTCOME",
     "BOX_SPEC",
     "CHOICE_SPEC",
     "GOAL_BOX",
     "GOAL_CHOICE",
+    "RIGHT_OR_WRONG",
     "TABLE_SPEC",
+    "UNIT_OUTCOME",
     "AllEpisodes",
     "AllGames",
     "Bias",
@@ -119,6 +123,7 @@ __all__ = [
     "bandit_grad",
     "bandit_gradient_of",
     "beam_search",
+    "binary",
     "box_fragments",
     "by_hand",
     "classified",
@@ -145,6 +150,7 @@ __all__ = [
     "fragments",
     "gathered",
     "goal_transitions",
+    "graded",
     "gradient",
     "gradient_variance",
     "greedy_gap",
@@ -171,6 +177,7 @@ __all__ = [
     "rewarded_in_turn",
     "schedule_gap",
     "sequences",
+    "signed",
     "slopes",
     "small_policy",
     "source_gap",

@@ -50,14 +50,14 @@ def standardised(data: Experience, epsilon: float = 1e-4) -> Tensor:
     return in_groups(outcome(data), data, lambda reward: (reward - reward.mean()) / (reward.std() + epsilon))
 
 
-def against_others(data: Experience) -> Tensor:
-    """Returns R - mean R of the other rows of the group, [B]: RLOO's advantage."""
+def against_others(data: Experience, outcome_B: Tensor | None = None) -> Tensor:
+    """Returns R - mean R of the other rows of the group, [B]: RLOO's advantage; R is the outcome if none is given."""
 
     def change(reward: Tensor) -> Tensor:
         others = [torch.cat((reward[:row], reward[row + 1 :])).mean() for row in range(len(reward))]
         return reward - torch.stack(others)
 
-    return in_groups(outcome(data), data, change)
+    return in_groups(outcome(data) if outcome_B is None else outcome_B, data, change)
 
 
 # ---------------------------------------------------------------------------------------------------- time

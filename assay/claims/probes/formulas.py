@@ -255,9 +255,13 @@ Formula = Callable[[Seen], "Tensor | Mapping[str, Tensor]"]
 """A loss by hand, with gradient into `seen.models`; one for each stage by name if there are several."""
 
 
+Data = Callable[[], Experience]
+"""Makes the experience of a claim when it runs."""
+
+
 def formula_gap(
     recipe: Recipe,
-    experience: Experience,
+    experience: Experience | Sequence[Data],
     formula: Formula,
     spec: Spec = TABLE_SPEC,
     seed: int = 0,
@@ -266,9 +270,12 @@ def formula_gap(
     """Returns the largest difference between the recipe's gradient and the formula's, over the largest entry.
 
     Compares every parameter of every stage that the formula has a loss for. The recipe runs with its own settings, at
-    the beginning of its schedules; its credit and constraints have seen the `earlier` batches. 0 if both are the same
-    function, 1 or more if they have nothing in common; infinite if the recipe lacks a stage of the formula.
+    the beginning of its schedules; its credit and constraints have seen the `earlier` batches. Of several data, the
+    largest. 0 if both are the same function, 1 or more if they have nothing in common; infinite if the recipe lacks a
+    stage of the formula.
     """
+    if not isinstance(experience, Experience):
+        return max(formula_gap(recipe, make(), formula, spec, seed, earlier) for make in experience)
     recipe = recipe.at_limit(spec.horizon).at(Progress())
     engine = built(recipe, spec, seed)
     losses = formula(Seen(experience, engine.models, engine))
