@@ -19,13 +19,16 @@ from assay.core.settings import children
 @dataclass(frozen=True)
 class Metric:
     """A metric by the name under which it is logged. Above `most`, and where it is NaN, the alarm `guard` is raised
-    with `text`, in which {value} and {step} are filled in. Degenerate: without a text it is only shown.
+    with `text`, in which {value} and {step} are filled in. With `largest_of`, the loop logs it: the largest mean of
+    that metric over the step's updates, where others are means over all of them. Degenerate: without a text it is only
+    shown.
     """
 
     name: str
     most: float = math.inf
     guard: str = ""
     text: str = ""
+    largest_of: str = ""
 
 
 def watched_in(value: Any) -> dict[str, Metric]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.metrics import Metric
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
 from assay.core.slots import Sampled, Scene, Task, Transform, most_decisions
@@ -124,7 +125,8 @@ class Loop:
         step.metrics.update(averages(scene.metrics))
         faults = tuple(update.fault for update in updates if update.fault)
         leaks = tuple(name for update in updates for name in update.leaks)
-        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks, len(updates))
+        metrics = means(found) | largest_means(found, recipe.watched.values())
+        self.finish(recipe, step, metrics, self.engine.updates, fresh, faults, leaks, len(updates))
         return step
 
     def finish(
@@ -295,6 +297,17 @@ def means(found: Sequence[Sums]) -> dict[str, float]:
     flat = _read_numbers([number for entries in sums.values() for entry in entries for number in entry])
     rest = zip(flat[::2], flat[1::2], strict=True)
     return averages({name: list(islice(rest, len(entries))) for name, entries in sums.items()})
+
+
+def largest_means(found: Sequence[Sums], watched: Iterable[Metric]) -> dict[str, float]:
+    """Returns the metrics that are the largest mean of another over the updates; none without such an update."""
+    result: dict[str, float] = {}
+    for one in (one for one in watched if one.largest_of):
+        entries = [sums[one.largest_of] for sums in found if one.largest_of in sums]
+        shares = [float(sum(value for value, _ in some) / max(1.0, sum(num for _, num in some))) for some in entries]
+        if shares:
+            result[one.name] = max(shares)
+    return result
 
 
 def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, float]:

@@ -12,5 +12,9 @@ METHOD = Method(
     recipe=recipes.gspo,
     family="policy gradient",
     base=recipes.grpo,
-    departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
+    departures=(
+        "clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers; on answers of few tokens "
+        "most of the second minibatch is clipped, which raises an alarm",
+        "two updates a batch, the paper has 4: `--set source.minibatches=4`",
+    ),
 )

@@ -43,7 +43,8 @@ from assay.parts.objectives.pathwise import (
 from assay.parts.objectives.policy import PolicyGradient as PolicyGradient, ratio_metrics as ratio_metrics
 from assay.parts.objectives.preference import PreferencePair as PreferencePair
 from assay.parts.objectives.ratio import (
-    ProductRatio as ProductRatio, SequenceRatio as SequenceRatio, TokenRatio as TokenRatio, of_rows as of_rows,
+    MOST_CLIPPED as MOST_CLIPPED, ProductRatio as ProductRatio, SequenceRatio as SequenceRatio,
+    TokenRatio as TokenRatio, of_rows as of_rows,
 )
 from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
 from assay.parts.objectives.trust import (

@@ -24,10 +24,11 @@ from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment
 from assay.engine.guards.learning import FEW_CUT, FewSkipped, HeldOutFollows, LivePolicy, RewardHolds
 from assay.engine.loop import Loop
+from assay.methods.p3o import recipe as p3o
 from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
 from assay.recipes.constrained import safe_ppo
-from assay.recipes.presets import LANGUAGE
+from assay.recipes.presets import LANGUAGE, PLACES
 from assay.runs import catalogue
 from assay.runs.progress import Mode
 
@@ -543,3 +544,19 @@ def test_alarms_are_bounded_and_counted_beyond() -> None:
     assert [alarm.message for alarm in alarms.kept][-3:] == ["number 998", "number 999", "once"]
     assert len(alarms.kept) == alarms.most + 1
     assert Alarms.of(alarms.snapshot()) == alarms
+
+
+@pytest.mark.parametrize("make", [recipes.gspo, p3o], ids=["gspo", "p3o"])
+def test_an_update_that_clips_most_of_its_answers_is_reported(make: Any) -> None:
+    """The mean over a step hides it: the first update has ratio 1 and clips nothing."""
+    once = make(PLACES).set("num_starts", 8).set("learning_rate", 0.5)
+    task, found = catalogue.find_task("judge"), []
+    for recipe in (once, once.set("source.epochs", 2)):
+        loop = Loop(recipe, task, seed=0, num_steps=2)
+        steps = [loop.step() for _ in range(2)]
+        most = max(step.metrics["most_clipped"] for step in steps)
+        found.append((most, any(alarm.guard == "few clipped" for step in steps for alarm in step.alarms)))
+    assert all(step.metrics["clipped"] <= 0.5 for step in steps)
+    assert found[0] == (0.0, False)
+    assert found[1][0] > 0.5
+    assert found[1][1]

@@ -10,9 +10,22 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from assay.core.metrics import Metric
 from assay.core.record import Experience
 from assay.core.slots import RatioLevel
 from assay.ops import groups
+
+MOST_CLIPPED = Metric(
+    name="most_clipped",
+    most=0.5,
+    guard="few clipped",
+    text="{value:.0%} of the decisions of a minibatch were clipped at step {step}: ratios of whole answers leave the "
+    "range at once, and most of the batch teaches nothing. Lower the learning rate, take fewer minibatches or epochs, "
+    "or widen the range (--set trust.low=..., trust.high=...)",
+    largest_of="clipped",
+)
+"""The largest share of clipped decisions in an update; the mean over a step hides it, since its first update has ratio
+1."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class SequenceRatio(RatioLevel):
     """
 
     together: ClassVar[str | None] = "episode"
+    watches: ClassVar[tuple[Metric, ...]] = (MOST_CLIPPED,)
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
