@@ -72,5 +72,12 @@ def with_peak(value: float | Schedule, peak: float) -> float | Schedule:
         highest = max(value.start, value.end)
         start, end = (peak if each == highest else peak * each / highest for each in (value.start, value.end))
         return replace(value, start=start, end=end) if highest else value
-    highest = max(value.at(Progress(step, 1_000)) for step in range(1_001))
+    highest = peak_of(value)
     return Scaled(value, peak / highest) if highest else value
+
+
+def peak_of(value: float | Schedule) -> float:
+    """Returns a number, or the maximum of a schedule at a thousand points of a run."""
+    if isinstance(value, int | float):
+        return float(value)
+    return max(value.at(Progress(step, 1_000)) for step in range(1_001))

@@ -23,6 +23,7 @@ from assay.core.settings import parsed_number
 from assay.core.slots import ModelSpec, Task
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
+from assay.parts.sources.demonstrations import Demonstrations
 from assay.recipes.method import Method
 from assay.recipes.presets import Preset, preset_for
 from assay.runs import method_index
@@ -39,8 +40,17 @@ GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
 PRETRAINED_RATE = 5e-6
 """Default peak learning rate of pretrained actors."""
 
+PRETRAINED_SUPERVISED_RATE = 2e-5
+"""Default peak learning rate of a pretrained actor on demonstrations alone (sft, warm-ups): their gradient has none of
+the noise of sampled answers. TRL's default too."""
+
 PRETRAINED_CRITIC_RATE = 1e-5
-"""Default peak learning rate of critics on a pretrained network; larger, since their heads start at 0."""
+"""Default peak learning rate of critics and reward models on a pretrained network; larger than the actor's, since their
+heads start at 0."""
+
+ADAPTER_FACTOR = 10.0
+"""Learning rate of low-rank adapters over that of whole weights: the best rates of both, supervised and by rewards, are
+this far apart (Schulman et al. 2025, LoRA without regret)."""
 
 TASK_FILES = ("tasks/*/*.py", "claims/testbeds/*/__init__.py")
 """Files of the package that may define tasks, in a mapping `LEVELS` from name to maker."""
@@ -273,7 +283,9 @@ def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
     """
     critics = {name: on_pretrained(critic, actor) for name, critic in recipe.critics.items()}
     new = {name for name in critics if critics[name] is not recipe.critics[name]}
-    stages = tuple(with_pretrained_rate(stage, new) for stage in recipe.stages)
+    is_supervised = recipe.rollout is None and isinstance(recipe.source, Demonstrations)
+    peak = PRETRAINED_SUPERVISED_RATE if is_supervised else PRETRAINED_RATE
+    stages = tuple(with_pretrained_rate(stage, new, peak) for stage in recipe.stages)
     before = tuple(
         replace(phase, recipe=with_pretrained(phase.recipe, actor)) if phase.recipe.actor == recipe.actor else phase
         for phase in recipe.before
@@ -291,14 +303,13 @@ def on_pretrained(critic: ModelSpec, actor: ModelSpec) -> ModelSpec:
     return replace(critic, body=PretrainedBody(actor))
 
 
-def with_pretrained_rate(stage: Stage, critics: Collection[str]) -> Stage:
-    """Returns a stage whose learning rate peaks at the rate of pretrained actors if it trains the actor, at that of
-    pretrained critics if it trains one of `critics`; else as it is.
+def with_pretrained_rate(stage: Stage, critics: Collection[str], peak: float = PRETRAINED_RATE) -> Stage:
+    """Returns a stage whose learning rate peaks at `peak` if it trains the actor, at the rate of pretrained critics if
+    it trains one of `critics`; else as it is.
     """
     if not isinstance(stage.optimizer, Adam) or not {"actor", *critics} & set(stage.trains):
         return stage
-    peak = PRETRAINED_RATE if "actor" in stage.trains else PRETRAINED_CRITIC_RATE
-    rate = with_peak(stage.optimizer.learning_rate, peak)
+    rate = with_peak(stage.optimizer.learning_rate, peak if "actor" in stage.trains else PRETRAINED_CRITIC_RATE)
     return replace(stage, optimizer=replace(stage.optimizer, learning_rate=rate))
 
 

@@ -20,7 +20,7 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
-from assay.runs import catalogue, hardware
+from assay.runs import catalogue, hardware, language
 from assay.runs.checks import (
     check_placement,
     check_rows,
@@ -191,6 +191,8 @@ def make_plan(
     recipe = with_data(recipe, files) if files else recipe
     for group in options:
         recipe = group.recipe(recipe, found)
+    if actor is not None and hardware.is_adapted(model, options, changes):
+        recipe = language.with_adapter_rates(recipe)
     for path, value in changes.items():
         recipe = recipe.set(path, value)
     recipe = recipe.at_limit(most_decisions(found)).at_task(found)
@@ -289,7 +291,7 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
 def phases_of(plan: Plan) -> tuple[Phase, ...]:
     """Returns the phases before the plan's own recipe: the supervised warm-up, then the recipe's phases.
 
-    The warm-up of a pretrained actor has the learning rate of pretrained actors.
+    The warm-up of a pretrained actor, or of its adapters, has the learning rate of `sft` there.
     """
     from assay.models.pretrained.transformers import Pretrained
 
@@ -298,6 +300,8 @@ def phases_of(plan: Plan) -> tuple[Phase, ...]:
     actor = plan.recipe.actor
     trained = actor if isinstance(actor, Pretrained) else None
     recipe = replace(catalogue.recipe_for("sft", plan.task, {}, trained), actor=actor)
+    if trained is not None and hardware.is_adapted(plan.model, plan.options, plan.settings):
+        recipe = language.with_adapter_rates(recipe)
     return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
 
 

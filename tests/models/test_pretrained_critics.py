@@ -34,7 +34,9 @@ from assay.parts.sources.fresh import FreshSequences
 from assay.parts.targets.one_step import NextValue
 from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue, run
-from assay.runs.plan import make_plan, phases_of
+from assay.runs.language import adapter_note
+from assay.runs.options import LanguageOptions, RunOptions
+from assay.runs.plan import Plan, make_plan, phases_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.prompts import Item, PromptTask
@@ -198,10 +200,36 @@ def test_rates_keep_their_schedule_and_take_the_pretrained_peak(path: str) -> No
     assert ppo.stages[1].optimizer.learning_rate == Linear(critic_rate, pytest.approx(critic_rate / 10))
 
 
-def test_the_warm_up_of_a_pretrained_actor_has_the_pretrained_rate(path: str) -> None:
+def test_the_warm_up_of_a_pretrained_actor_has_the_pretrained_rate_of_sft(path: str) -> None:
     (warm,) = phases_of(make_plan("grpo", "countdown", model=path, warmup=3))
-    assert warm.recipe.stages[0].optimizer.learning_rate == catalogue.PRETRAINED_RATE
+    assert warm.recipe.stages[0].optimizer.learning_rate == catalogue.PRETRAINED_SUPERVISED_RATE
     assert isinstance(warm.recipe.actor, Pretrained)
+
+
+def rates_of(plan: Plan) -> dict[str, Any]:
+    """Returns the learning rate of each stage."""
+    return {stage.name: stage.optimizer.learning_rate for stage in plan.recipe.stages}
+
+
+def test_adapters_have_ten_times_the_rate_of_whole_weights_unless_one_is_set(path: str) -> None:
+    options = RunOptions(language=LanguageOptions(lora_rank=4))
+    for given in ({"options": options}, {"settings": {"lora.rank": 4}}):
+        adapted = make_plan("ppo", "countdown", model=path, warmup=3, **given)
+        assert rates_of(adapted) == {"policy": pytest.approx(5e-5), "value": pytest.approx(1e-4)}
+        (warm,) = phases_of(adapted)
+        assert warm.recipe.stages[0].optimizer.learning_rate == pytest.approx(2e-4)
+    assert rates_of(make_plan("sft", "countdown", model=path, options=options)) == {"likelihood": pytest.approx(2e-4)}
+    chosen = make_plan("ppo", "countdown", model=path, options=options, settings={"policy.learning_rate": 3e-6})
+    assert rates_of(chosen) == {"policy": 3e-6, "value": pytest.approx(1e-4)}
+    whole = make_plan("ppo", "countdown", model=path, options=RunOptions(language=LanguageOptions(lora_rank=0)))
+    assert rates_of(whole) == {"policy": catalogue.PRETRAINED_RATE, "value": catalogue.PRETRAINED_CRITIC_RATE}
+    notes = [adapter_note(one.recipe, one.model, one.options, one.settings) for one in (adapted, chosen, whole)]
+    assert notes == [
+        "adapters: learning rate 5e-05 (policy), 0.0001 (value), 10 x that of whole weights; change with --set "
+        "learning_rate=",
+        "",
+        "",
+    ]
 
 
 def test_settings_of_the_actor_hold_for_its_critics(path: str) -> None:
