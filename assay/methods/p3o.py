@@ -19,7 +19,7 @@ from torch import Tensor
 
 from assay.method import LANGUAGE, Experience, Loss, Method, Metric, Need, Objective, Preset, Recipe, View, groups
 from assay.method import recipes, with_kl_in_reward, with_policy
-from assay.parts import MOST_CLIPPED, Clip, ProductRatio, bounded_ratio, of_rows
+from assay.parts import MOST_CLIPPED, Clip, ProductRatio, bounded_ratio, clipped_share, of_rows
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class PairGradient(Objective):
             loss, cut = -torch.minimum(both * odds, held) / 2, held < both * odds
         else:
             loss, cut = Clip(self.clip, self.clip)(one, ahead * bounded_ratio(other.detach()), one)
-        return Loss(loss.sum() / 2, self.count(batch), {"clipped": ((cut & pairs_BB).sum(), pairs_BB.sum())})
+        return Loss(loss.sum() / 2, self.count(batch), clipped_share(cut, pairs_BB))
 
 
 def pairs_of(batch: Experience) -> Tensor:

@@ -44,7 +44,7 @@ from assay.parts.objectives.policy import PolicyGradient as PolicyGradient, rati
 from assay.parts.objectives.preference import PreferencePair as PreferencePair
 from assay.parts.objectives.ratio import (
     MOST_CLIPPED as MOST_CLIPPED, ProductRatio as ProductRatio, SequenceRatio as SequenceRatio,
-    TokenRatio as TokenRatio, of_rows as of_rows,
+    TokenRatio as TokenRatio, clipped_share as clipped_share, of_rows as of_rows,
 )
 from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
 from assay.parts.objectives.trust import (

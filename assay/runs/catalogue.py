@@ -48,10 +48,6 @@ PRETRAINED_CRITIC_RATE = 1e-5
 """Default peak learning rate of critics and reward models on a pretrained network; larger than the actor's, since their
 heads start at 0."""
 
-ADAPTER_FACTOR = 10.0
-"""Learning rate of low-rank adapters over that of whole weights: the best rates of both, supervised and by rewards, are
-this far apart (Schulman et al. 2025, LoRA without regret)."""
-
 TASK_FILES = ("tasks/*/*.py", "claims/testbeds/*/__init__.py")
 """Files of the package that may define tasks, in a mapping `LEVELS` from name to maker."""
 ENTRY_POINTS = "assay.methods", "assay.tasks"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from assay.core.errors import AssayError
-from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Need
-from assay.core.schedules import peak_of, with_peak
 from assay.core.settings import children
 from assay.core.slots import Aggregation, ModelSpec, RepeatingTask, Task
 from assay.core.spaces import Vocabulary
@@ -26,9 +24,6 @@ from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.parts.rollouts.stale import Stale
 from assay.parts.sources.demonstrations import Demonstrations, Pairs
-from assay.runs.catalogue import ADAPTER_FACTOR
-from assay.runs.hardware import is_adapted
-from assay.runs.options import RunOptions
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -112,47 +107,6 @@ def with_lora_rank(recipe: Recipe, rank: int) -> Recipe:
     if not isinstance(recipe.actor, Pretrained):
         raise AssayError("--lora-rank needs a pretrained model. Add --model FOLDER.")
     return recipe.set("actor.lora.rank", rank)
-
-
-def with_adapter_rates(recipe: Recipe) -> Recipe:
-    """Returns the recipe with `ADAPTER_FACTOR` times the learning rate in stages that train the pretrained actor, or
-    critics on its network; phases before it that have the same actor too.
-    """
-    on_network = {name for name, critic in recipe.critics.items() if pretrained_below(critic)}
-
-    def faster(stage: Stage) -> Stage:
-        if not isinstance(stage.optimizer, Adam) or not {"actor", *on_network} & set(stage.trains):
-            return stage
-        rate = stage.optimizer.learning_rate
-        rate = with_peak(rate, ADAPTER_FACTOR * peak_of(rate))
-        return replace(stage, optimizer=replace(stage.optimizer, learning_rate=rate))
-
-    before = tuple(
-        replace(phase, recipe=with_adapter_rates(phase.recipe)) if phase.recipe.actor == recipe.actor else phase
-        for phase in recipe.before
-    )
-    return replace(recipe, stages=tuple(map(faster, recipe.stages)), before=before)
-
-
-def pretrained_below(part: Any) -> bool:
-    """Returns whether a part is a pretrained network or holds one."""
-    if isinstance(part, Pretrained):
-        return True
-    below = [getattr(part, one.name) for one in fields(part)] if is_dataclass(part) else []
-    return any(map(pretrained_below, below))
-
-
-def adapter_note(recipe: Recipe, model: str | None, options: RunOptions, settings: Mapping[str, Any]) -> str:
-    """Returns a sentence on the learning rates that adapters have by default; "" without adapters, and with a rate of
-    the user's.
-    """
-    is_set = any(path.split(".")[-1] == "learning_rate" for path in settings)
-    if model is None or is_set or not is_adapted(model, options, settings):
-        return ""
-    rates = {stage.name: peak_of(stage.optimizer.learning_rate) for stage in recipe.stages}
-    shown = ", ".join(f"{rate:g} ({name})" for name, rate in rates.items())
-    more = f"{ADAPTER_FACTOR:g} x that of whole weights; change with --set learning_rate="
-    return f"adapters: learning rate {shown}, {more}"
 
 
 def with_temperature(recipe: Recipe, temperature: float) -> Recipe:

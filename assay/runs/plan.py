@@ -20,7 +20,7 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
-from assay.runs import catalogue, hardware, language
+from assay.runs import adapters, catalogue, hardware
 from assay.runs.checks import (
     check_placement,
     check_rows,
@@ -189,13 +189,7 @@ def make_plan(
         name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
     files = tuple(stamped(file, found) for file in data)
     recipe = with_data(recipe, files) if files else recipe
-    for group in options:
-        recipe = group.recipe(recipe, found)
-    if actor is not None and hardware.is_adapted(model, options, changes):
-        recipe = language.with_adapter_rates(recipe)
-    for path, value in changes.items():
-        recipe = recipe.set(path, value)
-    recipe = recipe.at_limit(most_decisions(found)).at_task(found)
+    recipe = with_changes(recipe, found, model, options, changes)
     for group in options:
         steps = group.count_steps(steps, recipe, found)
     check_values(recipe)
@@ -215,6 +209,16 @@ def make_plan(
     started, accepted = (code, {}) if consent is None else (consent.started, code if changed else {})
     plan = replace(plan, code=started, accepted=accepted)
     return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
+
+
+def with_changes(recipe: Recipe, task: Task, model: str | None, options: RunOptions, changes: dict[str, Any]) -> Recipe:
+    """Returns the recipe as options, then settings change it, with the task's limit; adapters have their own rates."""
+    for group in options:
+        recipe = group.recipe(recipe, task)
+    recipe = adapters.with_adapter_rates(recipe, model, options, changes)
+    for path, value in changes.items():
+        recipe = recipe.set(path, value)
+    return recipe.at_limit(most_decisions(task)).at_task(task)
 
 
 def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
@@ -300,8 +304,7 @@ def phases_of(plan: Plan) -> tuple[Phase, ...]:
     actor = plan.recipe.actor
     trained = actor if isinstance(actor, Pretrained) else None
     recipe = replace(catalogue.recipe_for("sft", plan.task, {}, trained), actor=actor)
-    if trained is not None and hardware.is_adapted(plan.model, plan.options, plan.settings):
-        recipe = language.with_adapter_rates(recipe)
+    recipe = adapters.with_adapter_rates(recipe, plan.model, plan.options, plan.settings)
     return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
 
 

@@ -24,10 +24,10 @@ from assay.engine.loop import Loop, Step
 from assay.engine.machine import describe_machine
 from assay.engine.memory import estimates
 from assay.runs import hardware, result
+from assay.runs.adapters import adapter_note
 from assay.runs.config import differing
 from assay.runs.distributed.ranks import written
 from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
-from assay.runs.language import adapter_note
 from assay.runs.library_versions import VERSIONS, base_files, check_base, compared_versions, library_versions
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode

@@ -34,7 +34,7 @@ from assay.parts.sources.fresh import FreshSequences
 from assay.parts.targets.one_step import NextValue
 from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue, run
-from assay.runs.language import adapter_note
+from assay.runs.adapters import adapter_note
 from assay.runs.options import LanguageOptions, RunOptions
 from assay.runs.plan import Plan, make_plan, phases_of
 from assay.tasks.adapters.pretrained import with_model

@@ -72,6 +72,11 @@ class ProductRatio(RatioLevel):
         return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask
 
 
+def clipped_share(cut: Tensor, among: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Returns the metric `clipped`: how many of those marked by `among` are cut."""
+    return {"clipped": ((cut & among).sum(), among.sum())}
+
+
 def of_rows(log_ratio_BT: Tensor, batch: Experience) -> Tensor:
     """Returns the log ratio of each row, [B], of a level that has the same number for all decisions of a row."""
     return (log_ratio_BT * batch.mask).sum(1) / batch.mask.sum(1).clamp(min=1)
