@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.cli.options import opened_pool, plan_arguments
+from assay.cli.options import opened_pool, parallel_runs, plan_arguments
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.report import comparison as comparison_tables
@@ -44,7 +44,7 @@ def ablate(options: argparse.Namespace) -> int:
         options.seeds,
         kept | {"steps": steps},
         options.budget,
-        options.jobs,
+        parallel_runs(options.jobs, chosen),
     )
     with comparison_tables.Board(setup, out, quiet=options.json) as board, opened_pool(options, folder) as pool:
         outcome = comparison.run(replace(setup, pool=pool), board)

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.options import opened_pool, plan_arguments
+from assay.cli.options import opened_pool, parallel_runs, plan_arguments
 from assay.core.errors import AssayError
 from assay.report import comparison as comparison_tables
 from assay.report import tables
@@ -21,16 +21,16 @@ MOST_TRIALS = 100_000
 
 def compare(options: argparse.Namespace) -> int:
     """`assay compare`: exit code 1 if a run failed."""
-    arms = comparison.parsed_arms(options.methods)
+    arms, chosen = comparison.parsed_arms(options.methods), plan_arguments(options)
     name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
     setup = comparison.Setup(
         arms,
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        plan_arguments(options),
+        chosen,
         options.budget,
-        options.jobs,
+        parallel_runs(options.jobs, chosen),
     )
     if options.on is not None:
         setup.check()  # before Ray is started
@@ -57,8 +57,10 @@ def tune(options: argparse.Namespace) -> int:
     folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
     checked_folder(folder, ("trials.jsonl",))
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
-    extra = {name: value for name, value in plan_arguments(options).items() if name in ("warmup", "data", "options")}
-    training = search.Training(options.name, options.task, options.steps, folder, extra, tell, options.jobs)
+    chosen = plan_arguments(options)
+    extra = {name: value for name, value in chosen.items() if name != "steps"}
+    jobs = parallel_runs(options.jobs, chosen)
+    training = search.Training(options.name, options.task, options.steps, folder, extra, tell, jobs)
     training.check(space)
     first = options.tuning_seeds
     plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)

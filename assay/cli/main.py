@@ -18,6 +18,9 @@ from assay.runs.options.group import add_group
 from assay.runs.options.placement import PlacementOptions
 from assay.runs.options.training import LoggerOptions, PoolOptions, SeedOptions, TrainingOptions
 
+WHERE = dict.fromkeys(("device", "micro_batch", "tokens", "recompute", "compiled", "deterministic"), "")
+"""Options of a placement that commands of many runs have too."""
+
 
 def parser() -> argparse.ArgumentParser:
     """Builds the parser of all commands."""
@@ -138,6 +141,8 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     evaluate.add_argument("--data", metavar="FILE", help="infer it from this dataset instead of the run's own")
     text = "film N held-out episodes (Gymnasium environments)"
     evaluate.add_argument("--video", type=int, default=0, metavar="N", help=text)
+    text = "device of the policy: cpu, cuda or cuda:N (default: that of the run)"
+    evaluate.add_argument("--device", metavar="DEVICE", help=text)
     add_checkpoint_option(evaluate)
     export.add_argument("folder", type=Path, help="run folder")
     text = "folder to create, or policy.pt, policy.pt2, policy.onnx for a control policy"
@@ -224,6 +229,7 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
         help="number of seeds (default: 3), or auto: a sequential test decides",
     )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
+    add_group(one, PlacementOptions, only=WHERE)
     add_group(one, PoolOptions)
 
 
@@ -235,6 +241,7 @@ def add_ablate_options(one: argparse.ArgumentParser) -> None:
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
+    add_group(one, PlacementOptions, only=WHERE)
     add_group(one, PoolOptions)
     one.add_argument("--dry", action="store_true", help="only list the parts that would be swapped, and the runs")
 
@@ -251,8 +258,11 @@ def add_tune_options(one: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--hyperband", action="store_true", help="Hyperband: stop bad trials early (needs Optuna)")
     steps = "training steps of a full run (default: the recipe's)"
-    add_group(one, TrainingOptions, only={"steps": steps, "warmup": "", "data": ""})
+    add_group(
+        one, TrainingOptions, only={"steps": steps, "set_": "", "warmup": "", "data": "", "model": "", "preset": ""}
+    )
     add_run_groups(one)
+    add_group(one, PlacementOptions, only=WHERE)
     add_group(one, PoolOptions)
     one.add_argument(
         "--out", type=Path, metavar="DIR", help="folder (default: runs/tune-...); an existing search is resumed"

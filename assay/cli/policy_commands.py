@@ -23,6 +23,7 @@ from assay.models.exported import export_policy
 from assay.rollouts import text
 from assay.rollouts.judgements import scores_in
 from assay.runs import catalogue, zero_shot
+from assay.runs.checks import check_placement
 from assay.runs.language import temperature_of
 from assay.runs.options.cadence import MOST_STARTS
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
@@ -57,6 +58,8 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.data is not None:
         raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
     plan = plan_of(options.folder, accept_changed_code=options.accept_changed_code)
+    if options.device is not None:
+        plan = on_device(plan, options.device)
     task = plan.task if options.task is None else other_task(plan, options.task)
     if options.votes:
         if not isinstance(task, PromptTask):
@@ -94,6 +97,15 @@ def evaluate(options: argparse.Namespace) -> int:
     for path, score in films.items():
         print(f"video of a held-out episode with return {score:g}: {path}")
     return 0
+
+
+def on_device(plan: Plan, device: str) -> Plan:
+    """Returns the plan of a run with its models on another device; layers are compiled on that of the run alone."""
+    placement = plan.placement
+    same = device.partition(":")[0] == placement.device.partition(":")[0]
+    placement = replace(placement, device=device, compiled=placement.compiled and same)
+    check_placement(placement, plan.task)
+    return replace(plan, placement=placement)
 
 
 def filmed(options: argparse.Namespace, plan: Plan) -> dict[str, float]:

@@ -16,14 +16,12 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
 from assay.report import tables
-from assay.runs import catalogue, hardware
+from assay.runs import catalogue
 from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
 from assay.runs.distributed.ranks import followed
 from assay.runs.jobs import Failure, run_jobs
 from assay.runs.options import RunOptions
-from assay.runs.options.group import parsed_group
-from assay.runs.options.placement import PlacementOptions
 from assay.runs.plan import Plan, anchored, make_plan, plan_of
 from assay.runs.pools import Job
 from assay.runs.progress import Mode
@@ -52,7 +50,7 @@ def train(options: argparse.Namespace) -> int:
     if options.name == "" or options.wandb == "":
         raise AssayError(f"{'the method' if options.name == '' else '--wandb'} is empty. Leave it out, or name one.")
     task = data_commands.task_of(options.data) or default_task(name) if options.task is None else options.task
-    chosen, seeds = chosen_settings(options), range(options.seed, options.seed + options.seeds)
+    chosen, seeds = plan_arguments(options), range(options.seed, options.seed + options.seeds)
     plans = [make_plan(name, task, seed=seed, **chosen) for seed in seeds]
     base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
     if len(plans) > 1 and (base / "config.json").exists():
@@ -75,20 +73,6 @@ def train(options: argparse.Namespace) -> int:
 def default_task(name: str) -> str:
     """Returns the default task of a method."""
     return catalogue.find_method(name)[1].default_task
-
-
-def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of `make_plan` that the options name, and defaults of hardware where they name none."""
-    named, arguments = vars(options), plan_arguments(options)
-    where, arguments["options"] = hardware.chosen(
-        options.model,
-        arguments["options"],
-        arguments["settings"],
-        Placement(**vars(parsed_group(PlacementOptions, named))),
-        device=named.get("device"),
-        compiled=named.get("compiled"),
-    )
-    return arguments | {"placement": where}
 
 
 def seed_folder(base: Path, seed: int, several: bool) -> Path:
@@ -151,7 +135,7 @@ def train_more(options: argparse.Namespace) -> int:
         raise AssayError("--more-steps needs --out, the folder of the finished run.")
     if options.more_steps < 1:
         raise AssayError(f"--more-steps is {options.more_steps}. Use at least 1.")
-    plan, chosen = plan_of(options.out), chosen_settings(options)
+    plan, chosen = plan_of(options.out), plan_arguments(options)
     usual: dict[str, Any] = {"settings": {}, "placement": Placement(), "data": (), "options": RunOptions()}
     others = [word for word, value in chosen.items() if value != usual.get(word)]
     others += ["method"] if options.name and catalogue.find_method(options.name)[0] != plan.method else []

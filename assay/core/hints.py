@@ -104,6 +104,21 @@ ELSEWHERE = {
 """What is no setting of a recipe, and where it is."""
 
 
+OPTIONS = {
+    "--kl": ("beta", "kl_beta", "kl_coef", "init_kl_coef", "kl_loss_coef"),
+    "--group-size": ("num_generations", "samples_per_prompt", "n_samples", "rollout_n"),
+    "--prompts": ("batch_size", "train_batch_size", "rollout_batch_size", "per_device_train_batch_size"),
+    "--set learning_rate=X": ("lr", "learning_rate"),
+    "--decisions": ("total_timesteps", "timesteps"),
+    "--save-every": ("save_steps", "save_freq", "save_interval"),
+    "--evaluations": ("eval_steps", "eval_freq", "eval_interval"),
+    "--task": ("dataset", "train_dataset", "train_file", "train_files", "env", "env_id"),
+    "--num-envs": ("n_envs", "num_workers"),
+    "--reward": ("reward_funcs", "reward_fn", "reward_function"),
+}
+"""Words that other libraries have for options of ours."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Returns the known name with the fewest edits, of equals the one with most letters in common; else a name of which
     one word is near (starts for num_starts); None if all take too many edits.
@@ -159,7 +174,8 @@ def option_hint(word: str, options: Iterable[str]) -> str:
     or in meaning, or that it is a setting of recipes; else ''.
     """
     plain, known = word.lstrip("-").replace("-", "_"), {one.lstrip("-").replace("-", "_"): one for one in options}
-    near = next((place for place, words in ELSEWHERE.items() if plain in words and place in known.values()), None)
+    places = [*OPTIONS.items(), *ELSEWHERE.items()]
+    near = next((place for place, words in places if plain in words and place.split()[0] in known.values()), None)
     begun = [one for name, one in known.items() if plain and name.startswith(plain)]
     near = near or (" or ".join(begun) if len(begun) <= MOST else "") or known.get(nearest(plain, known) or "")
     if near:

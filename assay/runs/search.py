@@ -68,21 +68,24 @@ class Training:
     ) -> None:
         self.method, self.task, self.folder, self.options = method, task, folder, dict(options)
         self.tell, self.workers, self.pool = tell, workers, pool
+        self.fixed: dict[str, Any] = dict(self.options.get("settings") or {})
         self.done: dict[Path, Result | Failure] = {}
         catalogue.find_method(method)
         self.steps = make_plan(method, task, steps=steps, **self.options).steps
 
     def check(self, space: Space) -> None:
-        """Refuses a setting that the recipe does not have, before compute is spent."""
+        """Refuses a setting that the recipe does not have, or that --set fixes, before compute is spent."""
+        for name in self.fixed.keys() & space.settings.keys():
+            raise AssayError(f"'{name}' is searched and set by --set {name}={self.fixed[name]}. Use one of the two.")
         for share in (0.001, 0.999):
             tried = {name: each.at(share) for name, each in space.settings.items()}
-            make_plan(self.method, self.task, **{**self.options, "settings": tried})
+            make_plan(self.method, self.task, **{**self.options, "settings": self.fixed | tried})
 
     def job(self, settings: Settings, seed: int, budget_fraction: float) -> Job:
         """Returns the run of these settings, in a folder named by their fingerprint."""
         steps = max(1, round(self.steps * budget_fraction))
         name = store.fingerprint({"settings": {key: str(value) for key, value in settings.items()}, "steps": steps})
-        options = {**self.options, "steps": steps, "settings": dict(settings)}
+        options = {**self.options, "steps": steps, "settings": self.fixed | dict(settings)}
         return Job("tuned", self.task, seed, self.folder / name / f"seed-{seed}", self.method, options)
 
     def ahead(self, asked: Sequence[Asked]) -> None:
@@ -90,7 +93,8 @@ class Training:
         jobs = {job.folder: job for job in (self.job(*one) for one in asked) if job.folder not in self.done}
         for one in run_jobs(list(jobs.values()), self.workers, pool=self.pool):
             self.done[one.job.folder] = one
-            settings, steps = one.job.options["settings"], one.job.options["steps"]
+            steps = one.job.options["steps"]
+            settings = {key: value for key, value in one.job.options["settings"].items() if key not in self.fixed}
             chosen = ", ".join(f"{key}={spoken(value)}" for key, value in settings.items())
             end = f"failed: {one.reason}" if isinstance(one, Failure) else f"{one.score:.4g} after {one.seconds:.0f} s"
             self.tell(f"run {len(self.done)}  {chosen}, seed {one.job.seed}, {steps} steps: {end}")

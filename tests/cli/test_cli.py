@@ -427,6 +427,11 @@ TRAIN = {
     ),
     "an unknown option": (["ppo", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
     "a beginning of an option": (["grpo", "--lora-r", "8"], "--lora-r 8. Did you mean --lora-rank?"),
+    "TRL's word for the KL coefficient": (["grpo", "--beta", "0.1"], "--beta 0.1. Did you mean --kl?"),
+    "TRL's word for the group size": (["grpo", "--num-generations", "8"], "Did you mean --group-size?"),
+    "a learning rate": (["grpo", "--learning-rate", "1e-4"], "Did you mean --set learning_rate=X?"),
+    "stable-baselines3's budget": (["ppo", "--total-timesteps", "100"], "Did you mean --decisions?"),
+    "a dataset": (["sft", "--dataset", "a.jsonl"], "Did you mean --task?"),
     "a beginning of two options": (["grpo", "--judge-p", "8"], "Did you mean --judge-prompt or --judge-pairs?"),
 }
 
@@ -471,6 +476,17 @@ OTHERS = {
     "a beginning of an option of data": (["data", "make", "bandit", "random", "--ep", "1"], "Did you mean --episodes?"),
     "claim an unknown method": (["claim", "pppo"], "Did you mean 'ppo'?"),
     "compare an unknown method": (["compare", "ppo", "a2cc", "--task", "bandit"], "Did you mean 'a2c'?"),
+    "compare on a device that is not there": (
+        ["compare", "ppo", "a2c", "--task", "bandit", "--device", "tpu"], "device 'tpu'"
+    ),
+    "tune on a device that is not there": (
+        ["tune", "ppo", "--task", "bandit", "policy.learning_rate=1e-4:1e-3", "--device", "tpu"], "device 'tpu'"
+    ),
+    "tune what is set": (
+        ["tune", "ppo", "--task", "bandit", "policy.learning_rate=1e-4:1e-3", "--set", "policy.learning_rate=1e-3"],
+        "is searched and set by --set",
+    ),
+    "evaluate on a device that is not there": (["evaluate", "RUN", "--device", "tpu"], "device 'tpu'"),
     "compare on an unknown task": (["compare", "ppo", "--task", "bandits"], "Did you mean 'bandit'?"),
     "compare without a task": (["compare", "ppo"], "--task"),
     "compare without seeds": (["compare", "ppo", "--task", "bandit", "--seeds", "0"], "at least 1"),
