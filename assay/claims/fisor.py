@@ -58,7 +58,7 @@ def weights_by_hand(models: Any, step: steps.Step) -> Tensor:
     worst = steps.output(models["harm_q_target"], step.now, step.action).amax(0)
     gain = steps.output(models["q_target"], step.now, step.action).amin(0) - steps.output(models["value"], step.now)
     harm = steps.output(models["harm"], step.now)
-    safe = (10 * gain).exp().clamp(max=100) * (worst <= 0)
+    safe = (3 * gain).exp().clamp(max=100) * (worst <= 0)
     return torch.where(harm > 0, (5 * (harm - worst)).exp().clamp(max=150), safe).detach()
 
 

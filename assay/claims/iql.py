@@ -1,20 +1,21 @@
 """Claims of iql: its loss by hand, exact and measured claims, mutants."""
 
+from dataclasses import replace
+
 import torch
 
 from assay.claims import About, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
-from assay.method import TABLE, iql, recipes
+from assay.core.slots import ALONE
+from assay.method import CONTINUOUS, TABLE, iql, recipes
 from assay.parts import AdvantageRegression, Log, RecordedAction
+from assay.tasks.control.pendulum import pendulum
 from assay.tasks.tabular.table import gridworld
 
 SPEC = probes.CHOICE_SPEC
 
 
 RANDOM = Log(50, noise=1.0)
-
-
-TENTHS = Log(reward_scale=0.1)
 
 
 STITCHED = "logged-tree:stitching=4,coverage=1"
@@ -33,6 +34,22 @@ def schedule_gap() -> float:
     return probes.schedule_gap(iql(), probes.transitions(SPEC, dtype=torch.float32), SPEC, trained, targets)
 
 
+def scale_gap() -> float:
+    """Returns how far rewards of its batches are from reward * longest episode / range of returns, and from those of
+    the same data with rewards times 10,000; relative to their size.
+    """
+    task, scene = pendulum(), ALONE.given(task=pendulum())
+    rows, large = (
+        torch.cat([batch.reward[:, 0] for batch in probes.drawn(iql(CONTINUOUS, log).source, scene)])
+        for log in (Log(5, noise=0.5), Log(5, noise=0.5, reward_scale=1e4))
+    )
+    plain = replace(iql(CONTINUOUS, Log(5, noise=0.5)).source, scale=None)
+    raw = torch.cat([batch.reward[:, 0] for batch in probes.drawn(plain, scene)])
+    returns = Log(5, noise=0.5).columns(task)["reward"][:, 0].view(5, 200).double().sum(1)
+    factor = 200.0 / (max(returns.tolist()) - min(returns.tolist()))
+    return float(((rows - factor * raw).abs().max() + (large - rows).abs().max()) / rows.abs().max())
+
+
 CLAIMS = Claims(
     mutants=(
         Edit("the trained critics in V's target", RecordedAction.__call__, "model(self.q)", 'model("q")'),
@@ -48,9 +65,11 @@ CLAIMS = Claims(
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld()), equals=0.0, of="table"),
+        Exact("rewards are in units of the range of returns over the longest episode, whatever the data's units", scale_gap,
+              at_most=1e-5, of="units"),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),
                  iql(TABLE, RANDOM, inverse_temperature=0.0), seeds=5, minutes=1.0, steps=120, about=About.HEADLINE),
         Measured("where no episode has all good pieces it scores 0.2 above cloning: it stitches", STITCHED,
-                 iql(log=TENTHS), recipes.bc(), margin=0.2, seeds=5, looks=3, steps=40, about=About.HEADLINE),
+                 iql(log=Log()), recipes.bc(), margin=0.2, seeds=5, looks=3, steps=40, about=About.HEADLINE),
     ),
 )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Experience, Loss, Method, Need, Objective, Prediction
-from assay.method import Preset, Recipe, Regressed, Regression, Target, View, iql, model_name
+from assay.method import Preset, Recipe, Regressed, Regression, Target, View, iql, logged, model_name
 from assay.models import ActionValue
 from assay.parts import Expectile, Log, NextValue, OfState, OverTransitions, Td, exponential_weight
 
@@ -86,7 +86,8 @@ def recipe(
     actor = replace(actor, objective=(RegressionByGain(of=lower),))
     stages = (value, actor, replace(q, critic=(Td(NextValue(), Huber(sigma)),)))
     models = {**base.critics, "q": replace(preset.value, head=ActionValue(critics))}
-    return replace(base, name="riql", critics=models, stages=stages)
+    # A corrupted reward would set the range of returns: rewards stay in the units of the data.
+    return replace(base, name="riql", critics=models, stages=stages, source=logged(preset, log))
 
 
 METHOD = Method(

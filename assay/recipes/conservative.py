@@ -19,6 +19,7 @@ from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.predictions import OfState
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.sources.scales import ReturnRange
 from assay.parts.targets.one_step import NextValue, OwnAction
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.off_policy import dqn
@@ -33,14 +34,17 @@ def logged(preset: Preset, log: Log | None = None) -> Logged:
 def iql(
     preset: Preset = CONTROL, log: Log | None = None, level: float = 0.7, inverse_temperature: float = 3.0
 ) -> Recipe:
-    """IQL (arXiv:2110.06169): expectile value regression, one-step targets, advantage-weighted regression."""
+    """IQL (arXiv:2110.06169): expectile value regression, one-step targets, advantage-weighted regression.
+
+    Rewards are scaled by the range of the data's returns, so that the exponent of the weights is of order one.
+    """
     step = preset.offline.optimizer
     return Recipe(
         name="iql",
         actor=preset.actor,
         critics={"value": preset.value, "q": replace(preset.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005)},
-        source=logged(preset, log),
+        source=replace(logged(preset, log), scale=ReturnRange(preset.offline.decisions)),
         stages=(
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(level), OfState()),), optimizer=step),
             Stage("actor", ("actor",), (AdvantageRegression(inverse_temperature),), optimizer=step),

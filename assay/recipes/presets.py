@@ -65,6 +65,8 @@ class Offline:
     """The dataset where no file is given: 10,000 transitions of the pendulum, half of the actions random."""
     standardised: bool = False
     """Whether td3-bc sees states with the data's mean 0 and deviation 1."""
+    decisions: int = 0
+    """Decisions of an episode where rewards are scaled by the range of returns; 0 takes the longest of the data."""
     penalty: float = 1.0
     """Weight of CQL's penalty beside half of the squared error."""
     slow: Adam | None = None
@@ -234,11 +236,11 @@ D4RL = replace(
     suite="d4rl",
     actor=Policy(RELU),
     value=Critic(RELU),
-    offline=replace(MUJOCO.offline, standardised=True),
+    offline=replace(MUJOCO.offline, standardised=True, decisions=1_000),
 )
 """MUJOCO with the wide networks of offline methods on D4RL: TD3+BC (arXiv:2106.06860, table 3), IQL (arXiv:2110.06169,
 appendix B) and CQL (arXiv:2006.04779): two layers of 256 with ReLU, Adam 3e-4, batches of 256, targets at rate 0.005, a
-million updates, rewards as recorded; TD3+BC on standardised states. CQL has the numbers of its authors' code: weight 5
+million updates; TD3+BC on standardised states, IQL on rewards times 1000 / (best - worst return). CQL has the numbers of its authors' code: weight 5
 beside a squared error, which is 2.5 beside half of one, and 1e-4 for the actor."""
 
 PLACES = replace(

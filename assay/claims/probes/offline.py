@@ -28,9 +28,10 @@ def foreign_rows(recipe: Recipe, task: Task) -> float:
     if recipe.rollout is not None or not isinstance(source, Logged):
         return float("inf")
     names = ("reward", "action", "terminal", "truncated", "mask")
-    known = set()
-    for log in source.logs:
-        columns = log.columns(task)
+    known, datasets = set(), [log.columns(task) for log in source.logs]
+    factor = 1.0 if source.scale is None else source.scale(datasets)
+    for columns in datasets:
+        columns["reward"] = factor * columns["reward"]
         context = next(value for name, value in columns.items() if name.startswith("context."))
         known |= set(map(row_key, context, *(columns[name] for name in names)))
     batches = list(drawn(source, ALONE.given(task=task)))

@@ -18,6 +18,7 @@ from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
 from assay.parts.sources.conditions import Condition, with_success
 from assay.parts.sources.replay import from_columns, transitions
+from assay.parts.sources.scales import RewardScale, rescaled
 
 
 class Recording(Protocol):
@@ -155,12 +156,15 @@ class Logged(Source):
     batch: int = 128
     updates: int = 10
     condition: Condition | None = None
+    scale: RewardScale | None = None
 
     def init(self, scene: Scene) -> State:
-        """Returns the datasets; raises AssayError if one does not meet the condition."""
+        """Returns the datasets, rewards in units of `scale`; raises AssayError if one does not meet the condition."""
         contents = Contents(self.logs, scene.task, scene.draw)
         if self.condition is not None:
             self.condition(scene.task, contents.columns)
+        if self.scale is not None:
+            contents.columns = rescaled(contents.columns, self.scale)
         return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
