@@ -51,8 +51,8 @@ CLAIMS = Claims(
         Exact("with two critics, their minimum and small errors it is iql to the bit", distance_from_iql, equals=0.0,
               tolerance=0.0),
         Measured("where three in ten rewards of the data are wrong it scores higher than iql",
-                 "logged-tree:corruption=0.3", recipe(log=TENTHS), replace(iql(), source=recipe(log=TENTHS).source), seeds=5, looks=3, steps=40,
-                 about=About.HEADLINE),
+                 "logged-tree:corruption=0.3", recipe(log=TENTHS), replace(iql(), source=recipe(log=TENTHS).source),
+                 seeds=5, looks=3, steps=40, about=About.HEADLINE),
     ),
     mutants=(
         Edit("the nearest critic", QuantileOfCritics.__call__, "dim=0", 'dim=0, interpolation="lower"'),

@@ -293,7 +293,7 @@ METHOD = Method(
     departures=(
         "a truncated episode bootstraps; the authors treat time limits as ends, which makes doomed states look safe",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",
-        "harm 5 and discount 0.9: violations are seen 17 decisions ahead (0.98 and 89 in the presets mujoco and d4rl); the "
+        "harm 5 and discount 0.9: violations are seen 17 decisions ahead (0.98 and 89 in mujoco and d4rl); the "
         "authors' 25 and 0.99 see 324",
         "rewards are scaled by the longest episode over the range of returns (theirs as recorded), and the discount of "
         "rewards is the preset's: 0.95, or 0.99",

@@ -240,8 +240,8 @@ D4RL = replace(
 )
 """MUJOCO with the wide networks of offline methods on D4RL: TD3+BC (arXiv:2106.06860, table 3), IQL (arXiv:2110.06169,
 appendix B) and CQL (arXiv:2006.04779): two layers of 256 with ReLU, Adam 3e-4, batches of 256, targets at rate 0.005, a
-million updates; TD3+BC on standardised states, IQL on rewards times 1000 / (best - worst return). CQL has the numbers of its authors' code: weight 5
-beside a squared error, which is 2.5 beside half of one, and 1e-4 for the actor."""
+million updates; TD3+BC on standardised states, IQL on rewards times 1000 / (best - worst return). CQL has the numbers
+of its authors' code: weight 5 beside a squared error, which is 2.5 beside half of one, and 1e-4 for the actor."""
 
 PLACES = replace(
     LANGUAGE,
