@@ -11,7 +11,7 @@ from assay.claims.claim import (
 from assay.claims.deprecated import Method as Method
 from assay.claims.gradient import same_gradient as same_gradient
 from assay.claims.metrics import (
-    AnswerProbability as AnswerProbability, Area as Area, DistinctAt as DistinctAt, Largest as Largest,
-    PassAt as PassAt,
+    AnswerProbability as AnswerProbability, Area as Area, AtEqual as AtEqual, DistinctAt as DistinctAt,
+    Largest as Largest, PassAt as PassAt,
 )
 from assay.claims.probes import by_hand as by_hand

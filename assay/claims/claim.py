@@ -187,6 +187,16 @@ class OfPolicy(Protocol):
         """Returns the number."""
 
 
+@runtime_checkable
+class OfBoth(Protocol):
+    """A metric of the curves of both sides with one seed, for `Measured.metric`: where one is read depends on the
+    other.
+    """
+
+    def of_both(self, ours: Curves, theirs: Curves) -> tuple[float, float]:
+        """Returns the numbers of ours and theirs."""
+
+
 @dataclass(frozen=True)
 class Computed:
     """A side that is computed by a function of the seed, and a small version of it, which is its stamp.
@@ -226,7 +236,7 @@ class Measured:
     task: str
     ours: Recipe | Callable[[int], float]
     theirs: Recipe | Callable[[int], float] | float
-    metric: Callable[[Curves], float] | OfPolicy = Final()
+    metric: Callable[[Curves], float] | OfPolicy | OfBoth = Final()
     expect: Expect = Expect.ABOVE
     margin: float = 0.0
     seeds: int = 10
@@ -252,8 +262,10 @@ class Measured:
             yield f"has theirs={self.theirs!r}; give a recipe, a function from seed to score, or a number"
         if self.ours is self.theirs or (isinstance(self.ours, Recipe) and self.ours == self.theirs):
             yield "compares a side with itself; give a rival that differs"
-        if not isinstance(self.metric, OfPolicy) and not callable(self.metric):
+        if not isinstance(self.metric, OfPolicy | OfBoth) and not callable(self.metric):
             yield f"has metric={self.metric!r}; give one such as Final('pass_rate') or PassAt(8)"
+        if isinstance(self.metric, OfBoth) and not all(isinstance(side, Recipe) for side in (self.ours, self.theirs)):
+            yield f"has metric={self.metric!r}, which compares two curves; give two recipes"
         if not self.task and any(isinstance(side, Recipe) for side in (self.ours, self.theirs)):
             yield "trains a recipe without a task; name one"
         for name, number, least in (("looks", self.looks, 1), ("steps", self.steps, 1), ("warmup", self.warmup, 0)):

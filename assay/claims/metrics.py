@@ -4,6 +4,7 @@ rates, areas.
     metric=PassAt(64)                    after the run: 64 samples of each of 256 held-out prompts
     metric=AnswerProbability()           after the run: pi(the only right answer), one forward pass, no sampling
     metric=Area("pass_rate")             of the curve that an exact task logs at every evaluation
+    metric=AtEqual("pass@64")            of both curves, where both have the same pass rate
 """
 
 from __future__ import annotations
@@ -51,6 +52,36 @@ class Largest:
     def __call__(self, curves: Curves) -> float:
         """Returns the maximum."""
         return max(values_of(curves, self.metric))
+
+
+@dataclass(frozen=True)
+class AtEqual:
+    """A metric of both sides where they have come equally far, not where they have taken equally many steps.
+
+        level = the lower of the two last values of `reached`;  value of a side where it first reaches the level
+
+    Between two evaluations both are linear. What shrinks while a policy learns (pass@k, different answers, entropy) is
+    larger in whichever learns more slowly; this compares at one pass rate. With `reached="decisions_total"` it compares
+    at equally many generated tokens. A side that begins above the level is taken at its beginning.
+    """
+
+    metric: str
+    reached: str = "pass_rate"
+
+    def of_both(self, ours: Curves, theirs: Curves) -> tuple[float, float]:
+        """Returns the metric of ours and theirs at the level; AssayError if no line has both metrics."""
+        level = min(values_of(curves, self.reached)[-1] for curves in (ours, theirs))
+        return self.at(ours, level), self.at(theirs, level)
+
+    def at(self, curves: Curves, level: float) -> float:
+        """Returns the metric where `reached` first is at the level."""
+        lines = [row for row in curves if row.get(self.metric) is not None and row.get(self.reached) is not None]
+        values, path = values_of(lines or curves, self.metric), values_of(lines or curves, self.reached)
+        after = next((place for place, height in enumerate(path) if height >= level), len(path) - 1)
+        if after == 0 or path[after] < level:
+            return values[after]
+        share = (level - path[after - 1]) / (path[after] - path[after - 1])
+        return values[after - 1] + share * (values[after] - values[after - 1])
 
 
 # ---------------------------------------------------------------------------------------------------- of policies

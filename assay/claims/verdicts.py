@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 
 from assay.claims import stamps
-from assay.claims.claim import Curves, Expect, Finding, Measured, OfPolicy
+from assay.claims.claim import Expect, Finding, Measured
 from assay.claims.find import all_claims, find_claims
 from assay.claims.records import MUTANTS, has_verdict, record_path, update_record, without_mutants
+from assay.claims.scoring import Kept, kept_of, pair_of
 from assay.claims.stamps import SIDES
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.engine.machine import describe_machine
 from assay.runs import catalogue
-from assay.runs.jobs import Failure, Result, run_jobs
+from assay.runs.jobs import Failure, run_jobs
 from assay.runs.pools import Child, Job, Pool, Processes
-from assay.runs.run import loaded
 from assay.statistics.intervals import Estimate, difference_interval
 
 # ---------------------------------------------------------------------------------------------------- measuring
@@ -59,8 +59,8 @@ def measure(
     folders = {side: work / folder_name(claim, side, stamp[side]) for side in SIDES if is_recipe(claim, side)}
     first = {folder: side for side, folder in reversed(folders.items())}
     runs = {side: first[folder] for side, folder in folders.items()}  # equal recipes run once, under the first's name
-    found: dict[tuple[str, int], float] = {}
-    seconds, scores = 0.0, dict[str, list[float]]()
+    found: dict[tuple[str, int], Kept] = {}
+    seconds, scores = 0.0, {side: list[float]() for side in SIDES}
     for look in range(claim.looks):
         chosen = list(range(first_seed, first_seed + (look + 1) * claim.seeds)) if seeds is None else list(seeds)
         jobs = [job_of(claim, side, seed, at) for seed in chosen for at, side in first.items()]
@@ -70,15 +70,15 @@ def measure(
         for one in run_jobs(jobs, workers, pool=pool, deadline=deadline, watch=tell):
             if isinstance(one, Failure):
                 raise AssayError(f"claim '{claim.name}' of {method}: {one.job.arm}, seed {one.job.seed}: {one.reason}")
-            found[one.job.arm, one.job.seed] = score(claim, one)
+            found[one.job.arm, one.job.seed] = kept_of(claim, one)
             seconds += one.seconds
             tell(())
         if len(found) < asked:
             return None
         begin = time.monotonic()
-        for side in SIDES:
-            known = scores.setdefault(side, [])
-            known += [value_of(claim, side, seed, runs, found) for seed in chosen[len(known) :]]
+        for seed in chosen[len(scores["ours"]) :]:
+            for side, value in zip(SIDES, pair_of(claim, seed, runs, found), strict=True):
+                scores[side].append(value)
         seconds += time.monotonic() - begin
         if seeds is not None or judged(claim, scores["ours"], scores["theirs"])[1] != UNDECIDED:
             break
@@ -118,25 +118,6 @@ def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
     """Returns the run of a side and seed."""
     options = {"steps": claim.steps, "warmup": claim.warmup}
     return Job(side, claim.task, seed, folder / f"seed-{seed}", getattr(claim, side), options)
-
-
-def score(claim: Measured, result: Result) -> float:
-    """Returns the metric of a run: of its curves, or of the policy that it trained."""
-    if isinstance(claim.metric, OfPolicy):
-        plan = result.job.plan()
-        return float(claim.metric.of(loaded(plan, result.job.folder).policy, plan.task))
-    curves: Curves = result.curves
-    return float(claim.metric(curves))
-
-
-def value_of(
-    claim: Measured, side: str, seed: int, runs: Mapping[str, str], found: Mapping[tuple[str, int], float]
-) -> float:
-    """Returns a side's score with a seed: of its run, or computed now."""
-    if side in runs:
-        return found[runs[side], seed]
-    what = getattr(claim, side)
-    return float(what(seed)) if callable(what) else float(what)
 
 
 def entry(

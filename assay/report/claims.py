@@ -168,6 +168,9 @@ def metric_words(metric: Any) -> str:
         return f"mean {name}" if share == 1.0 else f"mean {name} of the last {100 * share:g} %"
     if metric["part"] == "DecisionsTo":
         return f"decisions to {name} {metric['level']:g}"
+    if metric["part"] == "AtEqual":
+        reached = {"decisions_total": "generated tokens", "pass_rate": "pass rate"}
+        return f"{name} at equal {reached.get(metric['reached'], metric['reached'])}"
     of_policies = {"PassAt": "pass@{k}", "DistinctAt": "distinct@{k}", "AnswerProbability": "pi(answer)"}
     if metric["part"] in of_policies:
         return of_policies[metric["part"]].format(k=metric.get("k"))

@@ -10,13 +10,14 @@ import pytest
 
 from assay.claims import verdicts
 from assay.claims.claim import Final, Measured
-from assay.claims.metrics import AnswerProbability, Area, DistinctAt, Largest, PassAt
+from assay.claims.metrics import AnswerProbability, Area, AtEqual, DistinctAt, Largest, PassAt
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.models.model import Policy
 from assay.recipes.group import grpo, reinforce
 from assay.recipes.presets import BIGRAMS, PLACES
 from assay.runs import catalogue
+from assay.runs.folder import read_metrics
 from assay.tasks.control.cartpole import cartpole
 
 CURVES = [
@@ -97,3 +98,51 @@ def test_a_measured_claim_takes_a_metric_of_the_policy(tmp_path: Path) -> None:
     again = verdicts.measure("grpo", final, tmp_path, workers=1)
     assert again is not None
     assert np.mean(again["ours"]) > 0.1
+
+
+def learning(*pairs: tuple[float, float], tokens: int = 10) -> list[dict[str, float]]:
+    """Returns evaluations with a pass rate and a metric that shrinks while it grows."""
+    return [
+        {"step": place, "pass_rate": rate, "pass@64": value, "decisions_total": tokens * place}
+        for place, (rate, value) in enumerate(pairs)
+    ]
+
+
+def test_equal_progress_is_compared_where_both_have_the_lower_pass_rate() -> None:
+    slow, fast = learning((0.1, 0.9), (0.2, 0.8)), learning((0.1, 0.9), (0.3, 0.7), (0.5, 0.5))
+    assert AtEqual("pass@64").of_both(slow, fast) == pytest.approx((0.8, 0.8)), "earlier on the same way is no gain"
+    assert AtEqual("pass@64").of_both(fast, slow) == pytest.approx((0.8, 0.8))
+    assert Final("pass@64")(slow) - Final("pass@64")(fast) == pytest.approx(0.3), "which equal steps call one"
+    better = learning((0.1, 0.9), (0.3, 0.9), (0.4, 0.9))
+    assert AtEqual("pass@64").of_both(better, fast) == pytest.approx((0.9, 0.6))
+
+
+def test_equal_progress_of_a_side_that_starts_above_the_level_is_its_start() -> None:
+    falling, rising = learning((0.4, 0.6), (0.2, 0.5)), learning((0.1, 0.9), (0.3, 0.7))
+    assert AtEqual("pass@64").of_both(falling, rising) == pytest.approx((0.6, 0.8))
+
+
+def test_equal_tokens_are_compared_between_evaluations() -> None:
+    dear, cheap = learning((0.0, 1.0), (0.4, 0.6), tokens=30), learning((0.0, 1.0), (0.2, 0.8), (0.4, 0.6), tokens=10)
+    ours, theirs = AtEqual("pass_rate", reached="decisions_total").of_both(dear, cheap)
+    assert (ours, theirs) == pytest.approx((0.4 * 2 / 3, 0.4))
+
+
+def test_a_metric_of_both_needs_two_recipes_and_a_metric_that_is_there() -> None:
+    with pytest.raises(AssayError, match="compares two curves; give two recipes"):
+        Measured("m", "lock:digits=1", grpo(PLACES), 0.0, AtEqual("pass@64"))
+    with pytest.raises(AssayError, match="no step has the metric 'entropy'"):
+        AtEqual("entropy").of_both(learning((0.1, 0.9)), learning((0.1, 0.9)))
+
+
+def test_a_metric_of_both_is_measured_on_pairs_of_runs(tmp_path: Path) -> None:
+    claim = Measured("m", "lock:digits=1", grpo(PLACES), reinforce(PLACES), AtEqual("pass@64"), seeds=2, steps=4)
+    found = verdicts.measure("grpo", claim, tmp_path)
+    assert found is not None
+    lines = [
+        [read_metrics(path.parent) for path in sorted(tmp_path.glob(f"{name}-*/seed-*/metrics.jsonl"))]
+        for name in ("grpo", "reinforce")
+    ]
+    pairs = [AtEqual("pass@64").of_both(ours, theirs) for ours, theirs in zip(*lines, strict=True)]
+    assert (found["ours"], found["theirs"]) == ([one for one, _ in pairs], [other for _, other in pairs])
+    assert verdicts.entry_problems(found) == []
