@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Average, Claims, Edit, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Experience, recipes
 from assay.methods.dsdr import Distinct, distinctness, recipe
 
@@ -41,7 +41,11 @@ CLAIMS = Claims(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.UNIT_OUTCOME),
         Measured("fewer groups are without advantage than in grpo, mean over the run", "many-ways", recipe(BIGRAMS),
                  recipes.grpo(BIGRAMS), Average("zero_advantage_groups"), Expect.BELOW, minutes=6.0, steps=80, looks=2,
-                 about=About.MECHANISM),
+                 about=About.COMPONENT),
+        Measured("it is right more often than grpo after as many steps", "many-ways", recipe(BIGRAMS),
+                 recipes.grpo(BIGRAMS), Final("pass_rate"), minutes=6.0, steps=80, looks=2, about=About.HEADLINE),
+        Measured("at an equal pass rate it is right within 64 tries more often than grpo", "many-ways", recipe(BIGRAMS),
+                 recipes.grpo(BIGRAMS), AtEqual("pass@64"), minutes=6.0, steps=80, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("tau divides", Distinct.apply, "self.tau * distinct", "distinct / self.tau"),

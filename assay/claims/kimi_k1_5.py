@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.claims.probes.completions import Listed
 from assay.claims.probes.estimators import bandit_gradient_of
 from assay.claims.testbeds.language.enumerable import SIGNS, TOKENS
 from assay.engine.loop import Loop
-from assay.method import PLACES, Draw, Progress, Recipe, Scene
+from assay.method import PLACES, Draw, Progress, Recipe, Scene, recipes
 from assay.methods.kimi_k1_5 import LengthReward, OftenFailed, RestartedAdam, any_length, recipe
 from assay.parts import Episodes
 from assay.rollouts.text import CharacterTokenizer
@@ -153,6 +153,9 @@ CLAIMS = Claims(
         Measured("it spends fewer tokens for a right answer than without the length reward, where waiting is free", "",
                  costs(recipe(PLACES)), costs(any_length(PLACES)),
                  expect=Expect.BELOW, seeds=10, minutes=3.0, looks=2, about=About.COMPONENT),
+        Measured("with equally many generated tokens it is right more often than grpo", "levels", recipe(PLACES),
+                 recipes.grpo(PLACES), AtEqual("pass_rate", "decisions_total"), seeds=5, minutes=6.0, steps=60, looks=2,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("a short wrong answer is paid", LengthReward.rescored, "worth.clamp(max=0.0)", "worth"),

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
 from assay.method import BIGRAMS
 from assay.methods.lp_reg import HoldUnlikely, pull, recipe
 
@@ -34,8 +34,12 @@ CLAIMS = Claims(
               probes.derivative(pull, torch.tensor((1 / 3, 1 / 10, 1 / 15, 3 / 2)).log()), (-2.0, -9.0, 0.0, 0.0)),
               at_most=1e-5),
         Measured("with four passes over a batch it finds more different right answers in 64 samples than without the "
-                 "pull", "many-ways", recipe(BIGRAMS).set("epochs", 4), recipe(BIGRAMS, beta=0.0).set("epochs", 4),
-                 Final("distinct@64"), seeds=10, minutes=6.0, steps=60, about=About.MECHANISM),
+                 "pull, at an equal pass rate", "many-ways", recipe(BIGRAMS).set("epochs", 4),
+                 recipe(BIGRAMS, beta=0.0).set("epochs", 4),
+                 AtEqual("distinct@64"), seeds=10, minutes=6.0, steps=60, about=About.MECHANISM),
+        Measured("with four passes over a batch it is right more often than without the pull", "many-ways",
+                 recipe(BIGRAMS).set("epochs", 4), recipe(BIGRAMS, beta=0.0).set("epochs", 4), Final("pass_rate"),
+                 seeds=10, minutes=6.0, steps=60, about=About.HEADLINE),
     ),
     mutants=(
         Edit("dropped tokens too", HoldUnlikely.apply, "min_p=self.min_p", "min_p=0.0"),

@@ -36,6 +36,14 @@ CORRECTNESS = replace(SMALL, name="salu-correctness", rewards=(
 ))  # fmt: skip
 
 
+WITHOUT_CONFIDENCE = replace(SMALL, name="salu-table", rewards=(
+    ByLabel({"answerable": {"right": 1.0, "abstained": -0.5, "wrong": -1.0},
+             "unanswerable": {"abstained": 1.0, "right": 1.0, "wrong": -1.0}},
+            {"abstained": ABSTAINED, "right": Verifier()}),
+))  # fmt: skip
+"""The table alone: every invention costs 1, however sure."""
+
+
 BUDGET = {"seeds": 5, "minutes": 3.0, "steps": 60, "warmup": 100}
 
 
@@ -53,5 +61,7 @@ CLAIMS = Claims(
                  "needle-1", SMALL, CORRECTNESS,
                  Average("verdict/unanswerable/wrong", 0.25), Expect.BELOW,
                  about=About.MECHANISM, **BUDGET),  # type: ignore[arg-type]
+        Measured("its held-out score is above that of the same table without confidence", "needle-1", SMALL,
+                 WITHOUT_CONFIDENCE, looks=3, about=About.COMPONENT, **BUDGET),  # type: ignore[arg-type]
     ),
 )

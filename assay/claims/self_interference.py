@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.sparse import levels
 from assay.engine.loop import Loop
 from assay.method import BIGRAMS, recipes
@@ -37,8 +37,8 @@ CLAIMS = Claims(
               equals=0.0),
         Exact("a task of returns is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
               of="refusals"),
-        Measured("where contexts share parameters it keeps more of pass@64 than grpo at equal steps", "many-ways",
-                 recipe(BIGRAMS).set("actor.rank", 4), recipes.grpo(BIGRAMS).set("actor.rank", 4), Final("pass@64"),
+        Measured("where contexts share parameters it has a higher pass@64 than grpo at an equal pass rate", "many-ways",
+                 recipe(BIGRAMS).set("actor.rank", 4), recipes.grpo(BIGRAMS).set("actor.rank", 4), AtEqual("pass@64"),
                  seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),
     ),
     mutants=(
