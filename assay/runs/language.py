@@ -31,6 +31,9 @@ from assay.tasks.language.textfile import Files, TextFile, longest_completion
 
 Part = TypeVar("Part")
 
+LONG_PAIR = 1024
+"""Tokens above which a pair is called long: where TRL cuts by default."""
+
 
 # ---------------------------------------------------------------------------------------------------- the task
 def changed_task(task: Task, max_tokens: int | None, system: str | None, in_order: bool) -> Any:
@@ -87,6 +90,17 @@ def check_task(recipe: Recipe, task: Task, max_tokens: int | None, system: str |
 
 
 # ---------------------------------------------------------------------------------------------------- the recipe
+def long_pairs_note(task: Task, recipe: Recipe) -> str:
+    """Returns a sentence on the length of a file's preference pairs if some are longer than `LONG_PAIR`; else ""."""
+    if not isinstance(task, PairsTask) or (length := task.spec.horizon) <= LONG_PAIR:
+        return ""
+    texts = 2 * prompts_of(recipe)
+    return (
+        f"a prompt with its completion has up to {length:,} tokens, and every step reads {texts} texts, none of them "
+        "cut. Remove long rows, or take fewer pairs a step (--prompts) and less at once (--micro-batch)"
+    )
+
+
 def lacks(recipe: Recipe, option: str, why: str) -> AssayError:
     """Returns the error for an option that a recipe has no place for, naming those that it has."""
     sizes = {"--prompts": prompts_of(recipe), "--group-size": first_of(recipe.rollout, "group_size")}

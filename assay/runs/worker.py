@@ -28,6 +28,7 @@ from assay.runs.adapters import adapter_note
 from assay.runs.config import differing
 from assay.runs.distributed.ranks import written
 from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
+from assay.runs.language import long_pairs_note
 from assay.runs.library_versions import VERSIONS, base_files, check_base, compared_versions, library_versions
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
@@ -188,7 +189,7 @@ class Worker:
         with Display(title, plan.last_step, first_step=loop.progress.step, watched=beside, mode=mode) as display:
             words = hardware.described(plan.model, loop.engine), describe_unused(plan.method, plan.task)
             rates = adapter_note(plan.recipe, plan.model, plan.options, plan.settings)
-            begun = () if self.is_over else (*words, rates)
+            begun = () if self.is_over else (*words, rates, long_pairs_note(plan.task, plan.recipe))
             for note in filter(None, (*begun, *self.notes, "" if self.is_over else self.check_disk())):
                 display.note(note)
             try:

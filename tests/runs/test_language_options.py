@@ -20,6 +20,7 @@ from assay.parts.aggregations import FixedLength
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.runs.language import long_pairs_note
 from assay.runs.options import LanguageOptions, RunOptions
 from assay.runs.plan import Plan, make_plan, plan_of
 from assay.runs.run import execute
@@ -47,6 +48,18 @@ def pairs(tmp_path: Path) -> str:
     rows = [{"prompt": f"after {k} comes", "chosen": str(k + 1), "rejected": "no"} for k in range(50)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(tmp_path / "pairs.jsonl")
+
+
+def test_long_pairs_get_a_word_before_compute(tmp_path: Path, pairs: str) -> None:
+    rows = [{"prompt": f"{k}", "chosen": "a" * 1500, "rejected": "b"} for k in range(50)]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = planned("dpo", str(tmp_path / "long.jsonl"), steps=1, prompts=2)
+    note = long_pairs_note(plan.task, plan.recipe)
+    assert f"up to {plan.task.spec.horizon:,} tokens" in note
+    assert plan.task.spec.horizon > 1500
+    assert "every step reads 4 texts" in note
+    short = planned("dpo", pairs)
+    assert long_pairs_note(short.task, short.recipe) == ""
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0.6}, {"top_p": 0.7}, {"temperature": 1.5, "top_p": 0.8}, {}])
