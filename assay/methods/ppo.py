@@ -18,5 +18,7 @@ METHOD = Method(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",
         "no value clipping",
+        "with a pretrained model no entropy bonus, as in TRL and verl; else 0.003 for tokens and small control tasks",
+        "two updates a batch of answers; on control tasks 12 and more (see the presets)",
     ),
 )

@@ -335,9 +335,10 @@ def recipe_for(
             f"method '{key}' works in these worlds: {works}; task '{task.name}' is {defaults.name}. Choose another "
             "task or method"
         )
-    recipe = method.recipe(defaults)
-    if actor is not None:
-        recipe = with_pretrained(recipe, actor)
+    if actor is None:
+        recipe = method.recipe(defaults)
+    else:  # no entropy bonus, as in TRL and verl: over a whole vocabulary it raises what a trained model rules out
+        recipe = with_pretrained(method.recipe(replace(defaults, entropy=0.0)), actor)
     for path, value in settings.items():
         recipe = recipe.set(path, value)
     return recipe

@@ -206,6 +206,18 @@ def test_the_warm_up_of_a_pretrained_actor_has_the_pretrained_rate_of_sft(path: 
     assert isinstance(warm.recipe.actor, Pretrained)
 
 
+def test_ppo_on_a_pretrained_actor_has_no_entropy_bonus(path: str) -> None:
+    found = {
+        name: [vars(term)["coefficient"] for term in recipe.stages[0].regularizers]
+        for name, recipe in {
+            "small": catalogue.recipe_for("ppo", catalogue.find_task("countdown"), {}),
+            "pretrained": catalogue.recipe_for("ppo", task_of(path), {}, Pretrained(path)),
+            "the method's own": catalogue.recipe_for("simplerl-zoo", task_of(path), {}, Pretrained(path)),
+        }.items()
+    }
+    assert found == {"small": [0.003], "pretrained": [0.0], "the method's own": [0.001, 1e-4]}
+
+
 def rates_of(plan: Plan) -> dict[str, Any]:
     """Returns the learning rate of each stage."""
     return {stage.name: stage.optimizer.learning_rate for stage in plan.recipe.stages}
