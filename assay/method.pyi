@@ -71,8 +71,8 @@ from assay.recipes.classified import DEMOS as DEMOS, NEEDED as NEEDED, classifie
 from assay.recipes.conservative import cql as cql, iql as iql, logged as logged
 from assay.recipes.constrained import constrained as constrained, safe_ppo as safe_ppo
 from assay.recipes.group import (
-    reinforce as reinforce, with_kl_in_reward as with_kl_in_reward, with_policy as with_policy,
-    with_regularizers as with_regularizers, with_token_clip as with_token_clip,
+    reinforce as reinforce, with_kl_in_reward as with_kl_in_reward, with_minibatches as with_minibatches,
+    with_policy as with_policy, with_regularizers as with_regularizers, with_token_clip as with_token_clip,
 )
 from assay.recipes.method import Method as Method
 from assay.recipes.off_policy import dqn as dqn, sac as sac, td3 as td3

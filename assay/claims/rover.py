@@ -15,8 +15,8 @@ EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_token
 LOGITS_SA = torch.linspace(-1.0, 1.0, 6).view(3, 2)
 
 
-GRPO = replace(recipes.grpo(BIGRAMS), source=FreshSequences(minibatches=2))
-"""The rival of the measured claims, with the same two updates a step."""
+GRPO = replace(recipes.grpo(BIGRAMS), source=FreshSequences(minibatches=4))
+"""The rival of the measured claims, with the same four updates a step."""
 
 
 def data_of_another_policy() -> Experience:

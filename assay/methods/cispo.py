@@ -12,5 +12,8 @@ METHOD = Method(
     recipe=recipes.cispo,
     family="policy gradient",
     base=recipes.grpo,
-    departures=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
+    departures=(
+        "upper bound 5 (high = 4): the paper tunes it and gives no number",
+        "two updates a batch, as grpo here",
+    ),
 )

@@ -15,6 +15,7 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.grpo,
     departures=(
+        "two updates a batch, the paper has 16: `--set source.minibatches=16`",
         "at most three rounds of dynamic sampling a step",
         "answers no longer than a demonstration are not penalised: the limits of small tasks leave no room for a ramp",
         "the penalty is for tokens only; long episodes of control tasks are not penalised",

@@ -16,7 +16,7 @@ METHOD = Method(
     base=recipes.reinforce,
     departures=(
         "no KL to a reference by default; add KlToReference",
-        "two minibatches per step instead of one epoch of many",
+        "two updates a batch, the paper has one: `--set source.minibatches=1`",
         "deviation with n - 1, epsilon 1e-4, as in the common public code",
     ),
 )

@@ -87,7 +87,7 @@ class UniformValue(Weighed, Objective):
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
-    base = replace(recipes.grpo(preset), source=FreshSequences(minibatches=2))
+    base = replace(recipes.grpo(preset), source=FreshSequences(minibatches=4))
     return with_policy(base, "rover", UniformValue())
 
 
@@ -97,5 +97,9 @@ METHOD = Method(
     presets=(LANGUAGE, CONTROL, TABLE),
     family="policy gradient",
     base=recipes.grpo,
-    departures=("half the squared error", "rewards are divided by the group's deviation, as in the released script"),
+    departures=(
+        "half the squared error",
+        "rewards are divided by the group's deviation, as in the released script",
+        "four updates a batch, as in the released script; with one it is grpo without a clip",
+    ),
 )

@@ -13,4 +13,5 @@ METHOD = Method(
     recipe=recipes.sapo,
     family="policy gradient",
     base=recipes.grpo,
+    departures=("two updates a batch, as grpo here",),
 )

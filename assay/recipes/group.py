@@ -14,6 +14,7 @@ from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import SequenceRatio
 from assay.parts.objectives.trust import Clip, NoTrust, SoftGate, StopGradientWeight
+from assay.parts.sources.fresh import FreshSequences
 from assay.recipes.presets import LANGUAGE, Preset
 
 
@@ -36,6 +37,11 @@ def with_policy(recipe: Recipe, name: str, objective: Objective) -> Recipe:
     """Returns the recipe under another name, with another policy loss."""
     stage = replace(recipe.stages[0], objective=(objective,))
     return replace(recipe, name=name, stages=(stage, *recipe.stages[1:]))
+
+
+def with_minibatches(recipe: Recipe, preset: Preset, num: int) -> Recipe:
+    """Returns the recipe with `num` updates on each batch of answers; on other tasks it keeps the preset's source."""
+    return replace(recipe, source=FreshSequences(minibatches=num)) if preset.tokens else recipe
 
 
 def with_token_clip(recipe: Recipe, name: str, low: float = 0.2, high: float = 0.2) -> Recipe:
