@@ -16,7 +16,9 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.core.spaces import Box
 from assay.datasets import files, made
+from assay.datasets.dataset import Dataset
 from assay.recipes.presets import Preset
+from assay.report.dataset_quality import measure
 from assay.report.datasets import print_datasets
 from assay.runs import catalogue
 from assay.runs.checks import checked_seed
@@ -97,17 +99,37 @@ def convert(options: argparse.Namespace) -> int:
 
 def describe(options: argparse.Namespace) -> int:
     """`assay data describe`."""
-    return show(options.files, options.json)
+    task = catalogue.find_task(options.task) if options.task else None
+    return show(options.files, options.json, task, options.reference)
 
 
-def show(addresses: Sequence[str | Path], as_json: bool) -> int:
-    """Prints the contents of the files as a table or as JSON."""
-    found: list[dict[str, Any]] = [{"file": str(address)} | files.read(address).summary() for address in addresses]
+def show(addresses: Sequence[str | Path], as_json: bool, task: Task | None = None, reference: str | None = None) -> int:
+    """Prints the contents of the files as a table or as JSON, with their quality and coverage."""
+    rows = [files.read(address) for address in addresses]
+    against = None if reference is None else files.read(reference)
+    check_alike([*map(str, addresses), *([reference] if reference else [])], [*rows, *([against] if against else [])])
+    if task is not None:
+        rows[0].check_fits(task.spec, task.name)
+    measured = measure(rows, task, against)
+    found: list[dict[str, Any]] = [
+        {"file": str(address), "reference": reference} | one.summary() | more
+        for address, one, more in zip(addresses, rows, measured, strict=True)
+    ]
     if as_json:
         print(json.dumps(found, indent=2))
     else:
         print_datasets(found)
     return 0
+
+
+def check_alike(names: Sequence[str], rows: Sequence[Dataset]) -> None:
+    """Raises AssayError if the files have other observations or actions: their pairs cannot be compared."""
+    for name, one in zip(names, rows, strict=True):
+        for what in ("observation", "action"):
+            mine, first = (list(getattr(each, what).shape[1:]) for each in (one, rows[0]))
+            if mine != first:
+                told = f"{name}: its {what}s have shape {mine}, those of {names[0]} {first}"
+                raise AssayError(f"{told}. Describe files of one task together")
 
 
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {"make": make, "convert": convert, "describe": describe}

@@ -198,9 +198,15 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     convert = what.add_parser("convert", help=text, description=text)
     convert.add_argument("source", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")
     convert.add_argument("target", type=Path, help=".safetensors, .npz, .hdf5, or a new folder")
-    text = "print rows, episodes, returns and hash of offline datasets"
+    text = "print rows, episodes, returns, quality (TQ), coverage (SACo) and hash of offline datasets"
     show = what.add_parser("describe", help=text, description=text)
     show.add_argument("files", nargs="+", metavar="FILE")
+    show.add_argument(
+        "--task", help="task whose uniform actions are TQ 0 and whose expert, if it has one, is TQ 1 (32 episodes each)"
+    )
+    show.add_argument(
+        "--reference", metavar="FILE", help="dataset whose state-action pairs are SACo 1, such as the replay of a run"
+    )
     for command in (make, convert, show):
         command.add_argument("--json", action="store_true", help="print JSON for programs")
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from assay.report.tables import console
 
-NUMBERS = ("rows", "episodes", "terminal", "cut", "least", "10%", "median", "90%", "most", "mean")
+NUMBERS = ("rows", "episodes", "terminal", "cut", "least", "10%", "median", "90%", "most", "mean", "TQ", "SACo")
 
 
 def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
@@ -26,11 +26,28 @@ def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
         numbers = [*spread, one["mean_return"]]
         counts = [f"{one[name]:,}" for name in ("rows", "episodes", "terminal", "cut")]
         name = Text(Path(one["file"]).stem, style="bold")
-        table.add_row(name, *counts, *(f"{number:.4g}" for number in numbers), one["hash"])
+        measures = ["-" if one[name] is None else f"{one[name]:.2f}" for name in ("tq", "saco")]
+        table.add_row(name, *counts, *(f"{number:.4g}" for number in numbers), *measures, one["hash"])
     out = console()
     out.print(table)
+    for line in meaning(found):
+        out.print(line, markup=False)
     for one in found:
         out.print(f"{one['file']}: {who(one)}", style="dim", markup=False)
+
+
+def meaning(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns what TQ and SACo are relative to here, a line each."""
+    ends, reference = found[0]["ends"], found[0]["reference"]
+    low, high = f"{ends['worst_is']} ({ends['worst']:.4g})", f"{ends['best_is']} ({ends['best']:.4g})"
+    quality = f"TQ    mean return, 0 as {low}, 1 as {high}"
+    if found[0]["tq"] is None:
+        quality = f"TQ    is not known: {low} are not worse than {high}. Name the task: --task"
+    unique = ", ".join(f"{one['unique_pairs']:,.0f} in {Path(one['file']).stem}" for one in found)
+    of = f"relative to {reference}" if reference else "relative to the file with the most"
+    if found[0]["saco"] is None:
+        of = "name a dataset to compare with: --reference FILE"
+    return [quality, f"SACo  different pairs of state and action ({unique}), {of}"]
 
 
 def who(one: Mapping[str, Any]) -> str:

@@ -44,6 +44,7 @@ from assay.parts.sources.logged import Contents, Log, Logged
 from assay.parts.sources.relabelled import Play, Relabelled
 from assay.recipes.conservative import cql, iql
 from assay.recipes.presets import CONTROL
+from assay.report.dataset_quality import measure
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of
 from assay.tasks.control.cartpole import cartpole
@@ -588,6 +589,42 @@ def test_from_making_to_training_on_the_command_line(assay: Callable[..., Any], 
     assert f"the run uses {made[0]['hash']}" in errors
     assert assay("data", "make", "cartpole", "median")[2].startswith("assay: there is no kind of dataset 'median'")
     assert "data" not in make_plan("dual-rl", "cartpole").config()
+
+
+def test_quality_and_coverage_are_described_with_what_they_are_relative_to(assay: Callable[..., Any]) -> None:
+    made = json.loads(assay("data", "make", "cartpole", "scripted", "random", "--episodes", "20", "--json")[1])
+    good, bad = (one["file"] for one in made)
+    found = json.loads(assay("data", "describe", good, bad, "--task", "cartpole", "--json")[1])
+    assert found[0]["tq"] > 0.5 > abs(found[1]["tq"])
+    assert found[0]["ends"]["worst_is"] == "uniform actions"
+    assert found[0]["ends"]["best_is"] == "the task's expert"
+    assert max(one["saco"] for one in found) == 1.0
+    assert min(one["saco"] for one in found) == min(one["unique_pairs"] for one in found) / max(
+        one["unique_pairs"] for one in found
+    )
+    text = assay("data", "describe", bad, "--reference", good)[1]
+    assert "TQ    mean return, 0 as the worst episode of these files" in text
+    assert "SACo  different pairs of state and action" in text
+    assert f"relative to {good}" in " ".join(text.split())
+    alone = json.loads(assay("data", "describe", bad, "--json")[1])[0]
+    assert (alone["saco"], alone["reference"]) == (None, None)
+
+
+def test_coverage_counts_binned_pairs_once() -> None:
+    once = measure([rows()], None, None)[0]
+    assert once["unique_pairs"] == 5.0
+    assert once["tq"] == pytest.approx((7.5 - 3.0) / (12.0 - 3.0))
+    twice = measure([rows(observation=torch.zeros(5, 1)), rows()], None, None)
+    assert [one["unique_pairs"] for one in twice] == [2.0, 5.0]
+    assert [one["saco"] for one in twice] == [0.4, 1.0]
+    flat = measure([rows(reward=torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0]))], None, None)[0]
+    assert flat["tq"] is None
+
+
+def test_files_of_other_shapes_are_not_described_together(assay: Callable[..., Any]) -> None:
+    made = [json.loads(assay("data", "make", name, "random", "--episodes", "1", "--json")[1])[0]["file"] for name in
+            ("cartpole", "pendulum")]  # fmt: skip
+    assert "Describe files of one task together" in assay("data", "describe", *made)[2]
 
 
 def test_seeds_of_starts_do_not_depend_on_how_many_are_played_at_once() -> None:
