@@ -1,7 +1,7 @@
 """hc-rlhf's losses by hand, and how often its test passes a policy at the limit, over all possible tests."""
 
 from dataclasses import replace
-from math import comb, sqrt
+from math import comb, log, sqrt
 
 import numpy as np
 import torch
@@ -10,13 +10,14 @@ from torch import Tensor
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.engine import evaluation
 from assay.method import TABLE, AssayError, Experience, Recipe
-from assay.methods.hc_rlhf import CostCertificate, Pessimistic, augmented_cost, recipe
+from assay.methods.hc_rlhf import CostCertificate, LowestBound, Pessimistic, augmented_cost, recipe
+from assay.parts import TaskCost
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.prompts import Item
 
-FACTOR = 4.0 * 1.345030374 / sqrt(15) + 2.0 * 1.285820209 / sqrt(200)
-"""Of the deviation: 4 t(0.9, 14) / sqrt(15) for 15 episodes, 2 t(0.9, 199) / sqrt(200) for the later test."""
+FACTOR = 4.0 * 1.345030374 / sqrt(15) + 2.0 * 1.281975213 / sqrt(2000)
+"""Of the deviation: 4 t(0.9, 14) / sqrt(15) for 15 episodes, 2 t(0.9, 1999) / sqrt(2000) for the later test."""
 
 
 # ---------------------------------------------------------------------------------------------------- training
@@ -77,9 +78,50 @@ def distance_of_bound(ours: Recipe) -> float:
     cost = record.reward.new_tensor([0.0, 1.0, 0.0, 0.4, 0.6, 9.0]).view(6, 1, 1)
     there = torch.arange(6).unsqueeze(1) < 5
     record = record.with_columns(cost=cost, mask=there, episode=torch.tensor([0, 1, 2, 3, 3, 4]))
-    upper, test = 0.5 + 1.637744354 * sqrt(1 / 3) / sqrt(4), certificate_of(ours)
-    verdicts = [replace(test, limit=upper + step)(record).holds for step in (-1e-4, 1e-4)]
-    return abs(test(record).numbers["upper"] - upper) + (verdicts != [False, True])
+    product = 50.0 - (0.05 * 50.0**2 * 49.0**2) ** 0.25
+    coin = coin_bound(0.5, 4 / log(20.0))
+    found = 0.0
+    for largest, upper in ((50.0, product), (1.0, coin)):
+        test = replace(certificate_of(ours), largest=largest)
+        verdicts = [replace(test, limit=upper + step)(record).holds for step in (-1e-4, 1e-4)]
+        found += abs(test(record).numbers["upper"] - upper) + (verdicts != [False, True])
+    return found
+
+
+def coin_bound(mean: float, tries: float) -> float:
+    """Returns the greatest q with tries * kl(mean, q) <= 1, on a fine grid."""
+    grid = torch.linspace(mean, 1.0, 4_000_001, dtype=torch.float64)[:-1]
+    kl = mean * (mean / grid).log() + (1 - mean) * ((1 - mean) / (1 - grid)).log()
+    return float(grid[kl <= 1 / tries].max())
+
+
+def false_certificates(ours: Recipe, prob: float, cost: float, limit: float, num: int) -> float:
+    """Returns how often a policy passes whose episodes cost `cost` with this probability, else 0, over all tests of
+    `num` episodes.
+    """
+    test = replace(certificate_of(ours), limit=limit, largest=cost)
+    record = probes.bandit_experience([0] * num, [0.0] * num, torch.zeros(1))
+    costs = cost * torch.ones(num + 1, num).tril(-1).double().view(num + 1, num, 1, 1)
+    held = [test(record.with_columns(cost=one)).holds for one in costs]
+    return sum(comb(num, k) * prob**k * (1 - prob) ** (num - k) for k in range(num + 1) if held[k])
+
+
+RARE = [(0.011, 100.0, 1.0), (0.051, 1.0, 0.05)]
+"""Unsafe policies: how often an episode costs something, how much, and the limit of the mean."""
+
+
+def most_false_certificates(ours: Recipe) -> float:
+    """Returns the largest share of tests that an unsafe policy with rare costs passes."""
+    return max(false_certificates(ours, *case, num) for case in RARE for num in (30, 50, 200))
+
+
+def certified_without_a_bound(ours: Recipe) -> bool:
+    """Returns whether costs of 0 are certified of a task that does not say how large they can be."""
+    record = probes.bandit_experience([0] * 2000, [0.0] * 2000, torch.zeros(1))
+    record = record.with_columns(cost=torch.zeros(2000, 1, 1))
+    test, known = certificate_of(ours), hazards()
+    unknown = replace(known, spec=replace(known.spec, largest_cost=None))
+    return test(record, unknown).holds or test(record).holds or not test(record, known).holds
 
 
 def prompts_of(ours: Recipe, num_rows: int) -> list[str]:
@@ -124,7 +166,7 @@ LIMIT = 0.3
 def trials(
     seed: int, now: float = 4.0, later: float = 2.0, tested: bool = True, num: int = 40, steps: int = 80
 ) -> probes.HandedOut:
-    one = recipe(TABLE, CostCertificate(LIMIT, num_starts=100), now, later, rate=0.3)
+    one = recipe(TABLE, CostCertificate(LIMIT, num_starts=100, largest=1.0), now, later, rate=0.3)
     one = one if tested else replace(one, certificate=None)
     return probes.handed_out(replace(one, rewards=()), BANDIT, LIMIT, trials=num, steps=steps, pulls=64, seed=seed)
 
@@ -152,7 +194,12 @@ CLAIMS = Claims(
         Exact("the augmented cost has the gradient of mean + factor * deviation",
               distance_from_gradient_of_the_bound, equals=0.0),
         Exact("its gradient is that of rloo with the priced cost", lambda: gap(recipe()), at_most=1e-6),
-        Exact("the test is Student's bound of whole episodes", lambda: distance_of_bound(recipe()), equals=0.0),
+        Exact("the test is the lower of Chernoff's and the product's bound of whole episodes",
+              lambda: distance_of_bound(recipe()), at_most=1e-6),
+        Exact("a policy whose costs are rare passes the test at most as often as delta says",
+              lambda: most_false_certificates(recipe()), at_most=0.1, of="theory"),
+        Exact("without a largest cost nothing is certified", lambda: certified_without_a_bound(recipe()), equals=0.0,
+              of="refusals"),
         Exact("a file's prompts are certified once, and apart from evaluations; too few are refused",
               lambda: prompts_misused(recipe()), equals=0.0),
         Exact("a task without costs is refused", lambda: not probes.is_refused(recipe(), hazards())
@@ -167,6 +214,9 @@ CLAIMS = Claims(
                  about=About.MECHANISM),
     ),
     mutants=(
+        Edit("the whole failure for each bound", LowestBound.__call__, "failure / len(self.bounds)", "failure"),
+        Edit("an unknown largest cost is 1", CostCertificate.most, "else math.inf", "else 1.0"),
+        Edit("a decision's largest cost is an episode's", TaskCost.most, "largest * task.spec.horizon", "largest"),
         Edit("a file's prompts are counted round and round", evaluation.certified_starts,
              "isinstance(task, PromptedTask)", "False"),
         Edit("prompts of evaluations are used again", evaluation.certified_starts, "prompt not in known", "True"),

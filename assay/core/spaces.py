@@ -92,7 +92,9 @@ class Spec:
     With a `goal`, contexts have two more keys of that space: `goal`, the desired goal, and `achieved`, the
     observation's place in goal space. Models that read the observation read the goal with it. `scores` is the range
     of an episode's score, if the task states it: no interval leaves it. With `masked`, contexts have the key
-    `action_mask`: which options are allowed, those of several choices one after the other.
+    `action_mask`: which options are allowed, those of several choices one after the other. `largest_cost` is the most
+    that one decision can cost, if the task states it: without it no bound of a mean cost holds, since large ones may be
+    too rare to be seen.
     """
 
     observation: Space
@@ -102,6 +104,7 @@ class Spec:
     goal: Box | None = None
     scores: tuple[float, float] | None = None
     masked: bool = False
+    largest_cost: float | None = None
 
     def __post_init__(self) -> None:
         if self.goal is not None and not isinstance(self.observation, Box):

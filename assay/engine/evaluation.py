@@ -237,7 +237,7 @@ def certified(
     scene = Scene(task, models, Draw(0, (9,)), split=1)
     for reward, state in zip(rewards, states, strict=True):
         played = reward(played, scene, deepcopy(state))
-    return certificate(played)
+    return certificate(played, task)
 
 
 def certified_starts(task: Task, num: int) -> np.ndarray:

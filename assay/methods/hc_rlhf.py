@@ -1,7 +1,8 @@
 """hc-rlhf: trains for a pessimistic cost bound, then certifies the policy on held-out starts or returns none.
 
     train:  multiplier <- max(0, multiplier + rate * (mean + factor * deviation - limit)),   A <- A - multiplier C
-    test:   return the policy only if  mean + t(1 - delta, m - 1) s / sqrt(m) <= limit  on m held-out episodes
+    test:   return the policy only if an upper bound of its mean cost, which fails with probability delta, is at most
+            the limit on m held-out episodes
 
 Chittepu et al. 2025. A multiplier holds the cost near the limit, so about half of its policies are unsafe. The test
 bounds that share by delta, however training went; pessimism makes trained policies pass the test.
@@ -18,8 +19,8 @@ import torch
 from torch import Tensor
 
 from assay.method import CONTROL, EVERY, Annotation, Certificate, Certified, Choice, Experience, Method, Need, Preset
-from assay.method import Recipe, Reward, constrained, groups, recipes
-from assay.parts import Ascent, CostCredit, LengthCost, Multiplier, TaskCost, channel_of
+from assay.method import Recipe, Reward, Task, constrained, groups, recipes
+from assay.parts import Ascent, BoundedCosts, CostCredit, LengthCost, Multiplier, TaskCost, channel_of
 from assay.statistics.student import student_quantile
 
 
@@ -27,35 +28,76 @@ from assay.statistics.student import student_quantile
 class UpperBound(Choice, Protocol):
     """An upper bound of a mean that fails with probability at most `failure`."""
 
-    def __call__(self, cost_N: Tensor, failure: float) -> float:
-        """Returns the bound from independent costs; infinite if there are too few."""
+    def __call__(self, cost_N: Tensor, failure: float, largest: float) -> float:
+        """Returns the bound from independent costs, none of which can be above `largest`; infinite without any."""
 
 
 @dataclass(frozen=True)
 class StudentBound(UpperBound):
-    """mean + t(1 - failure, n - 1) s / sqrt(n): exact for normal costs, approximate for many; infinite for one."""
+    """mean + t(1 - failure, n - 1) s / sqrt(n), the paper's: exact for normal costs. It fails more often than stated
+    where costs are rare: a sample of zeros has the bound 0, whatever it did not contain. Infinite for one cost.
+    """
 
-    def __call__(self, cost_N: Tensor, failure: float) -> float:
-        """Returns the bound, s with n - 1."""
+    def __call__(self, cost_N: Tensor, failure: float, largest: float) -> float:
         if len(cost_N) < 2:
             return math.inf
         return float(cost_N.mean()) + student_width(failure, len(cost_N)) * float(cost_N.std())
 
 
 @dataclass(frozen=True)
-class HoeffdingBound(UpperBound):
-    """mean + largest sqrt(log(1 / failure) / 2n): valid for all costs between 0 and `largest`.
+class ChernoffBound(UpperBound):
+    """largest * q with the greatest q for which n kl(mean / largest, q) <= log(1 / failure), kl that of two coins.
 
-    Degenerate: a cost outside that range makes the bound infinite.
+    Holds for all costs from 0 to `largest` (Hoeffding 1963, theorem 1), and is nearly the best where they are 0 or
+    `largest`. Degenerate: n costs of 0 give largest * (1 - failure^(1 / n)).
     """
 
-    largest: float = 1.0
-
-    def __call__(self, cost_N: Tensor, failure: float) -> float:
-        """Returns the bound: wider than Student's, but never wrong more often than stated."""
-        if not len(cost_N) or bool((cost_N < 0).any()) or bool((cost_N > self.largest).any()):
+    def __call__(self, cost_N: Tensor, failure: float, largest: float) -> float:
+        if not len(cost_N) or math.isinf(largest):
             return math.inf
-        return float(cost_N.mean()) + self.largest * math.sqrt(math.log(1.0 / failure) / (2 * len(cost_N)))
+        mean, most = float(cost_N.mean()) / largest, math.log(1.0 / failure) / len(cost_N)
+        low, high = mean, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if coin_divergence(mean, middle) <= most else (low, middle)
+        return largest * high
+
+
+@dataclass(frozen=True)
+class ProductBound(UpperBound):
+    """largest - failure^(1 / n) * geometric mean of (largest - cost): with independent costs the product of
+    (largest - cost) / (largest - their mean) has expectation 1, so that it reaches 1 / failure with probability at
+    most `failure` (Markov; the bets of Waudby-Smith & Ramdas 2024, all staked).
+
+    About mean + largest * log(1 / failure) / n where all costs are small beside `largest`, which Chernoff's does not
+    see. Degenerate: one cost of `largest` gives `largest`.
+    """
+
+    def __call__(self, cost_N: Tensor, failure: float, largest: float) -> float:
+        if not len(cost_N) or math.isinf(largest):
+            return math.inf
+        left = (largest - cost_N).clamp(min=0.0).log().mean() + math.log(failure) / len(cost_N)
+        return largest - float(left.exp())
+
+
+@dataclass(frozen=True)
+class LowestBound(UpperBound):
+    """The lowest of several bounds, each of which may fail with an equal share of `failure`: together they fail at most
+    as often as stated. Costs below 0 or above `largest` make it infinite, since then `largest` is wrong.
+    """
+
+    bounds: tuple[UpperBound, ...] = (ChernoffBound(), ProductBound())
+
+    def __call__(self, cost_N: Tensor, failure: float, largest: float) -> float:
+        if bool((cost_N < 0).any()) or bool((cost_N > largest).any()):
+            return math.inf
+        return min(bound(cost_N, failure / len(self.bounds), largest) for bound in self.bounds)
+
+
+def coin_divergence(prob: float, other: float) -> float:
+    """Returns kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 - q)), with 0 log 0 = 0."""
+    pairs = ((prob, other), (1.0 - prob, 1.0 - other))
+    return sum(mine * math.log(mine / theirs) if theirs > 0 else math.inf for mine, theirs in pairs if mine > 0)
 
 
 def student_width(failure: float, num: float) -> float:
@@ -65,36 +107,66 @@ def student_width(failure: float, num: float) -> float:
 
 # ---------------------------------------------------------------------------------------------------- certificate
 @dataclass(frozen=True)
+class Costs:
+    """Which cost is limited: the part that gives it, and its place among an episode's costs."""
+
+    source: Reward = TaskCost()
+    channel: int = 0
+
+
+@dataclass(frozen=True)
 class CostCertificate(Certificate):
     """Certifies that an episode costs at most `limit` on average, by an upper bound on `num_starts` held-out starts.
 
         holds if  bound(costs, failure) <= limit,   else no solution
 
-    A policy whose true cost is above the limit passes with probability at most `failure` (delta), as far as the bound
-    is valid: HC-RLHF's safety test (arXiv:2506.08266). This holds for one policy tested once, not for training again
-    until one passes. Episodes without a decision (infrastructure faults) are left out. Degenerate: one episode is
-    never enough.
+    A policy whose true cost is above the limit passes with probability at most `failure` (delta): HC-RLHF's safety test
+    (arXiv:2506.08266). This holds for one policy tested once, not for training again until one passes. `largest` is the
+    most that an episode can cost; None is what `cost` says of the task. Where that is not known nothing is certified,
+    since no sample excludes a cost that is large and rare. Episodes without a decision (infrastructure faults) are
+    left out. Degenerate: no episode certifies nothing.
     """
 
     limit: float = 1.0
     failure: float = 0.1
     num_starts: int = 200
-    bound: UpperBound = StudentBound()
-    channel: int = 0
+    bound: UpperBound = LowestBound()
+    largest: float | None = None
+    cost: Costs = Costs()
 
-    def __call__(self, experience: Experience) -> Certified:
+    def __call__(self, experience: Experience, task: Task | None = None) -> Certified:
         """Returns the verdict on whole episodes."""
         episodes = groups.episode_groups(experience)
         decided = groups.total(experience.mask.sum(1), episodes) > 0
-        cost_N = groups.total(channel_of(experience, self.channel).sum(1).double(), episodes)[decided]
-        upper, mean = self.bound(cost_N, self.failure), float(cost_N.mean()) if len(cost_N) else 0.0
+        cost_N = groups.total(channel_of(experience, self.cost.channel).sum(1).double(), episodes)[decided]
+        largest, mean = self.most(task), float(cost_N.mean()) if len(cost_N) else 0.0
+        upper = self.bound(cost_N, self.failure, largest)
         said = "at most" if upper <= self.limit else "not shown to be at most"
         statement = (
             f"with confidence {1.0 - self.failure:g} the mean cost of an episode is {said} {self.limit:g} "
-            f"(mean {mean:.3g}, upper bound {upper:.3g}, {len(cost_N)} held-out episodes)"
+            f"(mean {mean:.3g}, upper bound {upper:.3g}, {len(cost_N)} held-out episodes, {self.told(cost_N, largest)})"
         )
         numbers = {"mean": mean, "upper": upper, "limit": self.limit, "episodes": float(len(cost_N))}
         return Certified(upper <= self.limit, statement, numbers)
+
+    def most(self, task: Task | None) -> float:
+        """Returns the most that an episode of the task can cost; infinite if it is not known."""
+        if self.largest is not None:
+            return self.largest
+        source = self.cost.source
+        return source.most(task) if task is not None and isinstance(source, BoundedCosts) else math.inf
+
+    def told(self, cost_N: Tensor, largest: float) -> str:
+        """Returns what the bound assumes, or why nothing is bounded, in words."""
+        if math.isinf(largest):
+            why = "the most that an episode can cost is not known, so that rare costs cannot be excluded"
+            return f"{why}: state it with --set certificate.largest=NUMBER"
+        if len(cost_N) and float(cost_N.max()) > largest:
+            why = f"one cost {float(cost_N.max()):g}, more than the {largest:g} that were stated as the most"
+            return f"{why}: raise certificate.largest"
+        if len(cost_N) and float(cost_N.min()) < 0:
+            return f"one cost {float(cost_N.min()):g}: a bound needs costs from 0 on"
+        return f"none of which can cost more than {largest:g}"
 
 
 def episode_costs(experience: Experience, channel: int) -> Tensor:
@@ -164,11 +236,13 @@ def pessimistic(
     test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0, rate: float = 0.01
 ) -> Multiplier:
     """Returns a multiplier that holds the bound at the limit of the test."""
-    return Multiplier(test.limit, Ascent(rate), Pessimistic(test, now, later), channel=test.channel)
+    return Multiplier(test.limit, Ascent(rate), Pessimistic(test, now, later), channel=test.cost.channel)
 
 
-def recipe(preset: Preset = CONTROL, test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0,
+def recipe(preset: Preset = CONTROL, test: CostCertificate | None = None, now: float = 4.0, later: float = 2.0,
            rate: float = 0.01, cost: Reward = TaskCost()) -> Recipe:  # fmt: skip
+    test = test or CostCertificate(num_starts=200 if preset.tokens else 2000)
+    test = replace(test, cost=replace(test.cost, source=cost))
     base = constrained(recipes.rloo(preset), pessimistic(test, now, later, rate), cost)
     return replace(base, name="hc-rlhf", certificate=test, steps=2 * preset.steps)
 
@@ -183,6 +257,10 @@ METHOD = Method(
     variants={"certified-length": partial(recipe, cost=LengthCost())},
     departures=(
         "reward and cost are the task's own, not models of preferences; the guarantee is of that cost",
+        "the test bounds costs from 0 to a largest one that is stated, which holds for rare costs too; the paper's is "
+        "Student's, which passes a policy that costs 100 in 1.1 % of episodes 72 times in 100 at 30 prompts (limit 1)",
+        "2,000 held-out episodes where actions are no tokens: a cost of up to 60 an episode needs as many",
+        "training inflates the cost by Student's bound, as in the paper, not by that of the test",
         "a certificate needs 30 held-out prompts that no evaluation uses; each counts once",
         "no KL to a reference; the multiplier itself is updated instead of its logarithm",
     ),

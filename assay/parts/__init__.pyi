@@ -64,7 +64,7 @@ from assay.parts.rewards.combine import (
     Gated as Gated, Product as Product, Rescored as Rescored, StandardisedInGroup as StandardisedInGroup,
     Weighted as Weighted, WeightedSum as WeightedSum, placed as placed,
 )
-from assay.parts.rewards.cost import LengthCost as LengthCost, TaskCost as TaskCost
+from assay.parts.rewards.cost import BoundedCosts as BoundedCosts, LengthCost as LengthCost, TaskCost as TaskCost
 from assay.parts.rewards.function import (
     FromFunction as FromFunction, on_last_decision as on_last_decision, uniform_of as uniform_of,
 )

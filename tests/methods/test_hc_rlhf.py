@@ -20,7 +20,15 @@ from assay.core.slots.scene import NoModels
 from assay.engine import evaluation
 from assay.engine.loop import Loop, averages
 from assay.methods import hc_rlhf
-from assay.methods.hc_rlhf import CostCertificate, HoeffdingBound, StudentBound, augmented_cost, pessimistic
+from assay.methods.hc_rlhf import (
+    ChernoffBound,
+    CostCertificate,
+    LowestBound,
+    ProductBound,
+    StudentBound,
+    augmented_cost,
+    pessimistic,
+)
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost, TaskCost
 from assay.recipes.presets import CONTROL, LANGUAGE, TABLE
@@ -41,29 +49,80 @@ def pulls(costs: list[float] | torch.Tensor, members: int | None = None) -> Expe
 def test_bounds_are_those_of_the_tables() -> None:
     cost = torch.tensor([1.0, 2.0, 4.0, 3.0, 0.0]).double()
     slow = 2.0 + 1.533206 * math.sqrt(2.5) / math.sqrt(5)
-    assert StudentBound()(cost, 0.1) == pytest.approx(slow, abs=1e-5)
-    assert HoeffdingBound(4.0)(cost, 0.05) == pytest.approx(2.0 + 4.0 * math.sqrt(math.log(20.0) / 10.0))
+    assert StudentBound()(cost, 0.1, 4.0) == pytest.approx(slow, abs=1e-5)
+    assert ProductBound()(cost, 0.05, 5.0) == pytest.approx(5.0 - (0.05 * 4.0 * 3.0 * 1.0 * 2.0 * 5.0) ** 0.2)
+    upper = ChernoffBound()(cost, 0.05, 4.0) / 4.0
+    assert 5 * (0.5 * math.log(0.5 / upper) + 0.5 * math.log(0.5 / (1.0 - upper))) == pytest.approx(math.log(20.0))
+    for bound in (ChernoffBound(), ProductBound()):  # those of Clopper and Pearson where nothing cost anything
+        assert bound(torch.zeros(30).double(), 0.1, 7.0) == pytest.approx(7.0 * (1.0 - 0.1 ** (1.0 / 30.0)))
 
 
-@pytest.mark.parametrize("bound", [StudentBound(), HoeffdingBound()])
+@pytest.mark.parametrize("largest", [1.0, 3.0])
+def test_the_lowest_bound_spends_the_failure_once(largest: float) -> None:
+    cost = torch.tensor([0.0, 1.0, 0.5]).double()
+    both = [bound(cost, 0.05, largest) for bound in (ChernoffBound(), ProductBound())]
+    assert LowestBound()(cost, 0.1, largest) == min(both)
+
+
+@pytest.mark.parametrize("bound", [StudentBound(), LowestBound()])
 def test_a_test_too_small_or_costs_out_of_range_certify_nothing(bound) -> None:
     nothing = replace(pulls([0.0, 0.0]), mask=torch.zeros(2, 1, dtype=torch.bool))
-    assert not CostCertificate(5.0, bound=bound)(nothing).holds
-    assert math.isinf(StudentBound()(torch.zeros(1), 0.1))
-    assert math.isinf(HoeffdingBound(1.0)(torch.tensor([0.0, 1.5]), 0.1))
-    assert math.isinf(HoeffdingBound(1.0)(torch.tensor([0.0, -0.5]), 0.1))
+    assert not CostCertificate(5.0, bound=bound, largest=1.0)(nothing).holds
+    assert math.isinf(StudentBound()(torch.zeros(1), 0.1, 1.0))
+    assert math.isinf(LowestBound()(torch.tensor([0.0, 1.5]), 0.1, 1.0))
+    assert math.isinf(LowestBound()(torch.tensor([0.0, -0.5]), 0.1, 1.0))
 
 
 def test_student_passes_a_policy_at_the_limit_as_often_as_it_says_for_normal_costs() -> None:
-    draw, test = np.random.default_rng(0), CostCertificate(limit=2.0, failure=0.1, num_starts=20)
+    draw = np.random.default_rng(0)
     costs = torch.from_numpy(draw.normal(2.0, 1.0, (2000, 20)))
-    share = np.mean([test.bound(row, test.failure) <= test.limit for row in costs])
+    share = np.mean([StudentBound()(row, 0.1, math.inf) <= 2.0 for row in costs])
     assert abs(share - 0.1) < 3 * math.sqrt(0.1 * 0.9 / 2000)
 
 
-def test_hoeffding_is_never_wrong_more_often_than_it_says() -> None:
+def test_the_test_is_never_wrong_more_often_than_it_says() -> None:
     for limit in (0.05, 0.3, 0.5, 0.9):
-        assert claims.passes_at_the_limit(CostCertificate(limit, 0.1, 40, HoeffdingBound())) <= 0.1
+        assert claims.passes_at_the_limit(CostCertificate(limit, 0.1, 40, largest=1.0)) <= 0.1
+
+
+@pytest.mark.parametrize("num", [30, 50, 200])
+@pytest.mark.parametrize(("prob", "cost", "limit"), [(0.011, 100.0, 1.0), (0.051, 1.0, 0.05)])
+def test_rare_costs_do_not_pass_as_none(prob: float, cost: float, limit: float, num: int) -> None:
+    """Over 2,000 tests of an unsafe policy, of which Student's bound certifies up to 72 %."""
+    happened = torch.from_numpy(np.random.default_rng(0).random((2000, num)) < prob).double()
+    shares = [
+        sum(bound(cost * row, 0.1, cost) <= limit for row in happened) / 2000
+        for bound in (LowestBound(), StudentBound())
+    ]
+    assert shares[0] <= 0.1 < shares[1]
+
+
+def test_costs_of_any_shape_do_not_pass_more_often_than_stated() -> None:
+    draw = np.random.default_rng(1)
+    for shape in ((0.2, 3.0), (5.0, 1.0), (0.05, 0.05)):
+        costs = torch.from_numpy(10.0 * draw.beta(*shape, (500, 50)))
+        limit = 10.0 * shape[0] / sum(shape)
+        assert sum(LowestBound()(row, 0.1, 10.0) < limit for row in costs) / 500 <= 0.1
+
+
+def test_without_a_largest_cost_nothing_is_certified_and_the_fix_is_named() -> None:
+    record, task = pulls([0.0] * 2000), hazards()
+    unknown = replace(task, spec=replace(task.spec, largest_cost=None))
+    said = CostCertificate()(record, unknown)
+    assert not said.holds
+    assert "not known" in said.statement
+    assert "--set certificate.largest=NUMBER" in said.statement
+    assert CostCertificate()(record, task).holds
+    assert CostCertificate(largest=60.0)(record, unknown).holds
+    more = CostCertificate(limit=50.0, largest=60.0)(pulls([0.0] * 99 + [61.0]))
+    assert not more.holds
+    assert "raise certificate.largest" in more.statement
+
+
+def test_the_largest_cost_of_an_episode_is_the_tasks_or_that_of_its_length() -> None:
+    assert TaskCost().most(hazards()) == 60.0
+    assert math.isinf(TaskCost().most(addition(4)))
+    assert LengthCost(2).most(addition(4)) == addition(4).max_decisions - 2
 
 
 # ---------------------------------------------------------------------------------------------------- certificate
@@ -71,10 +130,10 @@ def test_the_verdict_says_its_numbers_and_leaves_faults_out() -> None:
     record = pulls([0.0, 1.0, 0.0, 1.0, 9.0])
     mask = record.mask.clone()
     mask[4] = False  # an infrastructure fault has left the test
-    said = CostCertificate(limit=1.4, failure=0.1)(record.with_columns(mask=mask))
+    said = CostCertificate(limit=1.4, failure=0.2, bound=ProductBound(), largest=2.0)(record.with_columns(mask=mask))
     assert said.numbers["mean"] == 0.5
     assert said.numbers["episodes"] == 4
-    assert said.numbers["upper"] == pytest.approx(0.5 + 1.637744 * math.sqrt(1 / 3) / 2, abs=1e-5)
+    assert said.numbers["upper"] == pytest.approx(2.0 - (0.2 * 2.0 * 1.0 * 2.0 * 1.0) ** 0.25)
     assert said.holds
     assert "at most 1.4" in said.statement
     refused = CostCertificate(limit=0.6, failure=0.1)(record.with_columns(mask=mask))
@@ -84,7 +143,7 @@ def test_the_verdict_says_its_numbers_and_leaves_faults_out() -> None:
 
 def test_rows_of_one_episode_are_one_cost() -> None:
     record = pulls([1.0, 1.0, 2.0, 4.0]).with_columns(episode=torch.tensor([7, 7, 8, 9]))
-    said = CostCertificate(limit=9.0)(record)
+    said = CostCertificate(limit=9.0, largest=9.0)(record)
     assert (said.numbers["episodes"], said.numbers["mean"]) == (3.0, pytest.approx(8 / 3))
 
 
@@ -94,7 +153,7 @@ BOTH = [(addition(4), LANGUAGE, LengthCost()), (hazards(), CONTROL, TaskCost())]
 @pytest.mark.parametrize(("task", "world", "cost"), BOTH)
 def test_one_certificate_serves_tokens_and_control(task, world, cost) -> None:
     actor = built(small_actor(task.spec), task.spec)
-    recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8), cost=cost)
+    recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8, largest=60.0), cost=cost)
     states = [part.init(Scene(task)) for part in recipe.rewards]
     said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task, NoModels(), states)
     assert said.holds
@@ -174,7 +233,7 @@ def test_a_short_training_in_both_worlds_has_a_price_and_goes_on() -> None:
 
 
 def test_few_trials_hand_out_fewer_unsafe_policies_with_the_test_than_without() -> None:
-    one = hc_rlhf.recipe(TABLE, CostCertificate(claims.LIMIT, num_starts=50), rate=0.3)
+    one = hc_rlhf.recipe(TABLE, CostCertificate(claims.LIMIT, num_starts=50, largest=1.0), rate=0.3)
     plain = replace(hc_rlhf.recipe(TABLE, one.certificate, 0.0, 0.0, 0.3), certificate=None)
     ours, theirs = (
         probes.handed_out(each, claims.BANDIT, claims.LIMIT, trials=6, steps=40, pulls=32, seed=1)

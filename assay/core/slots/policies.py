@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from torch import Tensor
 
 from assay.core.record import Certified, Experience
+from assay.core.slots.tasks import Task
 
 
 class Wrapper(Protocol):
@@ -59,8 +60,8 @@ class Certificate(Protocol):
     def num_starts(self) -> int:
         """Number of held-out starts it needs."""
 
-    def __call__(self, experience: Experience) -> Certified:
-        """Returns the verdict on these complete, rewarded episodes, one for each start."""
+    def __call__(self, experience: Experience, task: Task | None = None) -> Certified:
+        """Returns the verdict on these complete, rewarded episodes of the task, one for each start."""
 
 
 class Choice(Protocol):

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene
+from assay.core.slots import Reward, Scene, Task, most_decisions
+
+
+@runtime_checkable
+class BoundedCosts(Protocol):
+    """Costs whose sum over an episode has a largest value."""
+
+    def most(self, task: Task) -> float:
+        """Returns the most that an episode can cost; infinite if the task does not state it."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,11 @@ class TaskCost(Reward):
             raise AssayError(f"{told}. Use a task with costs, such as hazards, or a variant that limits the length")
         return {}
 
+    def most(self, task: Task) -> float:
+        """Returns the largest cost of a decision at each of the horizon's."""
+        largest = task.spec.largest_cost
+        return math.inf if largest is None else largest * task.spec.horizon
+
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return experience
 
@@ -40,6 +54,10 @@ class LengthCost(Reward):
     """
 
     limit: int = 64
+
+    def most(self, task: Task) -> float:
+        """Returns the decisions of the longest episode beyond the limit."""
+        return float(max(0, most_decisions(task) - self.limit))
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         if "episode_length" in experience.extra:

@@ -61,9 +61,9 @@ def simulation_with_costs(make: Callable[[int], Simulation], cost: CostOf, num: 
     return CostedSimulation(make(num), cost, num)
 
 
-def costed(task: SteppedTask, name: str, cost: CostOf, num_costs: int = 1) -> SteppedTask:
-    """Returns the task under another name, with costs."""
-    spec = replace(task.spec, num_costs=num_costs)
+def costed(task: SteppedTask, name: str, cost: CostOf, num_costs: int = 1, largest: float = 1.0) -> SteppedTask:
+    """Returns the task under another name, with costs from 0 to `largest` a decision."""
+    spec = replace(task.spec, num_costs=num_costs, largest_cost=largest)
     return replace(task, name=name, spec=spec, make=partial(simulation_with_costs, task.make, cost))
 
 
