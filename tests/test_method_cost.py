@@ -14,6 +14,7 @@ REASONS = {
     "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
+    "Ends": "what users' own methods need of their data, beside `Successes`; uni-o4 has learnt ends since",
     "StandardisedInGroup": "a combination of rewards by hand, docs/design.md; alphaalign adds one to a sum",
     "ScaledReward": "the units of rewards in any recipe: users put it after the task's own; retroagent pays 10 for 1",
     "FunctionJudge": "a user's own judge of pairs, docs/preferences.md, for arenarl and think-rm, whose claims ask it",

@@ -112,6 +112,7 @@ class Costs:
 
     source: Reward = TaskCost()
     channel: int = 0
+    not_a_part: ClassVar[str] = "settings of a certificate"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     TQ = (mean return - worst) / (best - worst)      SACo = different state-action pairs / those of a reference
 
 Schweighofer et al. 2022, arXiv:2111.04714; computed by `assay.statistics`. What worst, best and reference are is said
-with the numbers: high TQ favours cloning, high SACo methods that improve on the behaviour (dqn, td3-bc, cql).
+with the numbers: high TQ favours cloning, high SACo methods that improve on the behaviour.
 """
 
 from __future__ import annotations

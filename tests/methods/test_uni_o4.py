@@ -134,18 +134,24 @@ def test_a_score_is_the_mean_value_along_the_model_and_standing_becomes_it() -> 
     """Against a rollout written out step by step."""
     recipe = uni_o4().before[1].recipe
     engine = Engine(recipe, SPEC, 0, Placement())
-    actor, q, dynamics = (engine.models[name] for name in ("actor", "q", "dynamics"))
+    actor, q, dynamics, end = (engine.models[name] for name in ("actor", "q", "dynamics", "end"))
     batch = engine.annotate(transitions(5), frozenset())
     stage = next(one for one in recipe.stages if one.name == "score")
     engine.update(stage, batch)
     for member in range(4):
-        total, seen = torch.zeros(()), batch.context["observation"][:, :1]
-        with torch.no_grad():
-            for _ in range(10):
-                scaled = actor.means({"observation": seen})[member]  # type: ignore[operator]
-                action = actor.units.of_task(scaled)  # type: ignore[union-attr,operator]
-                total = total + q({"observation": seen}, action).amin(0).mean() / 10
-                seen = seen + dynamics({"observation": seen}, action).mean(0)[:-1].movedim(0, -1)
+        scores = []
+        for start in batch.context["observation"][:, :1]:
+            values, seen = [], start.unsqueeze(0)
+            with torch.no_grad():
+                for _ in range(10):
+                    scaled = actor.means({"observation": seen})[member]  # type: ignore[operator]
+                    action = actor.units.of_task(scaled)  # type: ignore[union-attr,operator]
+                    values.append(float(q({"observation": seen}, action).amin(0)))
+                    if float(end({"observation": seen}, action)) > 0:
+                        break
+                    seen = seen + dynamics({"observation": seen}, action).mean(0)[:-1].movedim(0, -1)
+            scores.append(sum(values) / len(values))
+        total = torch.tensor(sum(scores) / len(scores))
         torch.testing.assert_close(actor.standing[member], total, rtol=1e-4, atol=1e-5)  # type: ignore[index]
 
 
@@ -155,9 +161,31 @@ def test_actions_beyond_the_bounds_are_worth_what_is_carried_out() -> None:
     torch.testing.assert_close(q(seen, torch.full((4, 1, 2), 9.0)), q(seen, torch.full((4, 1, 2), 2.0)))
 
 
-def test_tasks_with_terminal_states_are_refused_before_training() -> None:
-    with pytest.raises(AssayError, match="are terminal"):
-        uni_o4().before[0].recipe.source.init(Scene(catalogue.find_task("peg")))
+def test_a_task_that_ends_is_learnt_with_its_ends() -> None:
+    """On peg the hole ends an episode: the model of ends finds it."""
+    recipe = uni_o4().before[0].recipe
+    (ending,) = (stage for stage in recipe.stages if stage.name == "end")
+    loop = Loop(replace(recipe, stages=(ending,)), catalogue.find_task("peg"), seed=0, num_steps=60)
+    for _ in range(60):
+        loop.step()
+    columns = loop.states["sources"][0]["contents"].columns[0]
+    seen, ends = {"observation": columns["context.observation"][:, :1]}, columns["terminal"][:, 0]
+    assert 0 < int(ends.sum()) < len(ends) / 2
+    with torch.no_grad():
+        logit = loop.engine.models["end"](seen, columns["action"][:, :1])[0, :, 0]
+    assert float((logit[ends] > 0).float().mean()) > 0.8
+    assert float((logit[~ends] > 0).float().mean()) < 0.1
+
+
+def test_values_do_not_bootstrap_beyond_a_fall() -> None:
+    recipe = uni_o4().before[0].recipe
+    batch = transitions(6)
+    fallen = replace(batch, terminal=batch.mask.clone())
+    engine = Engine(recipe, SPEC, 0, Placement())
+    target: Any = next(stage for stage in recipe.stages if stage.name == "q").critic[0].target  # type: ignore[union-attr]
+    for data, same in ((fallen, True), (replace(batch, terminal=torch.zeros_like(batch.mask)), False)):
+        view: Any = StageView(engine.models, data, frozenset(), None)  # type: ignore[arg-type]
+        assert torch.equal(target(data, view), data.now.reward) == same
 
 
 def test_credit_of_critics_is_zero_where_nothing_was_decided() -> None:

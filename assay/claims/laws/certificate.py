@@ -22,7 +22,8 @@ def numbers(part: Any, case: Case) -> dict[str, float]:
 def differing(mine: dict[str, float], other: dict[str, float]) -> list[str]:
     """Returns names of the numbers that differ."""
     size = {name: max(1.0, abs(value)) for name, value in mine.items()}
-    return [name for name in mine if not abs(mine[name] - other.get(name, float("inf"))) <= TIGHT * size[name]]
+    pairs = {name: (mine[name], other.get(name, float("nan"))) for name in mine}
+    return [name for name, (a, b) in pairs.items() if a != b and not abs(a - b) <= TIGHT * size[name]]
 
 
 @law("padding and the order of rows change nothing")

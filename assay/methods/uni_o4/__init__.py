@@ -19,6 +19,8 @@ METHOD = Method(
     family="offline to online",
     base=recipes.ppo,
     departures=(
+        "ends are predicted by a learned model, in the authors' code by a function for each task; a rollout in it "
+        "counts as one score however long it is, theirs as often as it has steps",
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",
         "annealing the clip range is left out (the authors' code stops it after 200 steps); time limits bootstrap",

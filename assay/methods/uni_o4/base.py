@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from assay.method import CONTINUOUS, Adam, Copy, Descent, Gate, Linear, Phase, Preset, Recipe, Stage, ppo
-from assay.methods.uni_o4.losses import DiverseLikelihood, ModelScore, PredictNext
+from assay.methods.uni_o4.losses import DiverseLikelihood, Ended, ModelScore, PredictNext
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.offline import CriticAdvantage, OnStates, Rising
 from assay.models import Critic, Perceptron, Policy
-from assay.parts import Clip, Ends, Expectile, FreshDecisions, Log, Logged, NextValue, OfState, PolicyGradient
-from assay.parts import RecordedAction, Td, Whiten
+from assay.parts import Clip, Expectile, FreshDecisions, Log, Logged, Logistic, NextValue, OfAction, OfState
+from assay.parts import PolicyGradient, RecordedAction, Td, Whiten
 
 MEMBERS, DISCOUNT, OPTIMIZER = 4, 0.95, Adam(learning_rate=1e-3, clip_norm=0.0)
 
@@ -19,14 +19,8 @@ WIDE = Perceptron((128, 128))
 LOG = Log(episodes=50, noise=0.5)
 
 
-ENDLESS = Ends(
-    some=False,
-    reason="uni-o4 scores policies in a learned model without ends. Use a task that only a time limit ends, or iql",
-)
-
-
 def cloned(log: Log) -> Recipe:
-    """Returns the supervised phase: behaviour policies, values of the data, a dynamics model."""
+    """Returns the supervised phase: behaviour policies, values of the data, a model of the dynamics and of ends."""
     return Recipe(
         name="uni-o4",
         actor=Policy(head=Committee(MEMBERS)),
@@ -34,14 +28,16 @@ def cloned(log: Log) -> Recipe:
             "value": Critic(WIDE),
             "q": Critic(WIDE, ClampedQ()),
             "dynamics": Critic(head=LearnedDynamics()),
+            "end": Critic(head=ClampedQ(1)),
         },
         copies={"q_target": Copy(of="q", rate=0.02)},
-        source=Logged((log,), batch=128, condition=ENDLESS),
+        source=Logged((log,), batch=128),
         stages=(
             Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=OPTIMIZER),
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.7), OfState()),), optimizer=OPTIMIZER),
             Stage("q", trains=("q",), critic=(Td(NextValue(DISCOUNT)),), optimizer=OPTIMIZER),
             Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=OPTIMIZER),
+            Stage("end", trains=("end",), critic=(Td(Ended(), Logistic(), OfAction("end")),), optimizer=OPTIMIZER),
         ),
         steps=400,
     )
@@ -70,7 +66,7 @@ def uni_o4(preset: Preset = CONTINUOUS, gate: Gate | None = Rising(), log: Log =
     """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO with the member of the best score."""
     first = cloned(log)
     second, online = improved(first, log, gate), ppo(preset)
-    everything = {name: name for name in ("actor", "value", "q", "dynamics")}
+    everything = {name: name for name in ("actor", "value", "q", "dynamics", "end")}
     stages = tuple(replace(stage, optimizer=replace(preset.optimizer, learning_rate=3e-4)) for stage in online.stages)
     return replace(
         online,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CriticLoss, Experience, Loss, Objective, View, model_name
+from assay.method import CriticLoss, Experience, Loss, Objective, Target, View, model_name
 from assay.models import features
 from assay.parts import OverDecisions, OverTransitions
 
@@ -61,34 +61,48 @@ class PredictNext(OverTransitions, CriticLoss):
 
 
 @dataclass(frozen=True)
-class ModelScore(OverDecisions, CriticLoss):
-    """(standing_i - score_i(s))^2 / 2, score_i(s) = mean over `horizon` steps of min Q(s_t, mu_i(s_t)): Uni-O4's AM-Q
-    (arXiv:2311.03351).
+class Ended(Target):
+    """y = 1 where the task ended the episode with the decision, else 0: the target of a model of ends.
 
-    s_0 = s is recorded; then the learned model is rolled out with member i's means, averaging the model's members.
-    Only `standing` gets a gradient; its minimiser is the mean score of the batch's states (the optimizer `Descent` at
-    rate 1 sets it). Assumes a task without terminal states, since the model never ends an episode. horizon 1 is
-    E[Q(s, mu(s))].
+    A time limit is no end. Degenerate: data without ends give a model that never ends an episode.
+    """
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        return batch.now.terminal.to(batch.reward.dtype)
+
+
+@dataclass(frozen=True)
+class ModelScore(OverDecisions, CriticLoss):
+    """(standing_i - score_i(s))^2 / 2, score_i(s) = mean of min Q(s_t, mu_i(s_t)) over the steps until the model ends
+    the episode, at most `horizon`: Uni-O4's AM-Q (arXiv:2311.03351).
+
+    s_0 = s is recorded; then the learned model is rolled out with member i's means, averaging the model's members. It
+    ends after the first decision that the model `end` finds more likely to be the last than not. Only `standing` gets a
+    gradient; its minimiser is the mean score of the batch's states (the optimizer `Descent` at rate 1 sets it).
+    horizon 1 is E[Q(s, mu(s))].
     """
 
     horizon: int = 10
     actor: str = model_name("actor")
     q: str = model_name("q")
     dynamics: str = model_name("dynamics")
+    end: str = model_name("end")
 
     @torch.no_grad()
     def scores(self, batch: Experience, view: View) -> Tensor:
         """Returns the scores [N, B, T]."""
-        actor, q, dynamics = (view.model(name) for name in (self.actor, self.q, self.dynamics))
+        actor, q, dynamics, end = (view.model(name) for name in (self.actor, self.q, self.dynamics, self.end))
         here = features(batch.context)
         member = torch.arange(actor.num_members, device=here.device).view(-1, 1, 1).expand(-1, *batch.mask.shape)
         seen, total = here.expand(actor.num_members, *here.shape), torch.zeros_like(member, dtype=here.dtype)
+        goes_on, steps = torch.ones_like(member, dtype=torch.bool), torch.zeros_like(total)
         for _ in range(self.horizon):
             context: dict[str, Any] = {"observation": seen, "member": member}
             action, _ = actor.act(context, None)
-            total = total + q(context, action).amin(0)
+            total, steps = total + torch.where(goes_on, q(context, action).amin(0), 0.0), steps + goes_on
+            goes_on = goes_on & (end(context, action).mean(0) <= 0.0)
             seen = seen + dynamics(context, action).mean(0)[:-1].movedim(0, -1)
-        return total / self.horizon
+        return total / steps
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squared distance of each member's standing from its score."""
