@@ -27,12 +27,14 @@ DISTRIBUTIONS: dict[str, Sampler] = {
     "two modes": lambda generator, count: generator.normal(size=count) * 0.2 + 2.0 * (generator.random(count) < 0.3),
     "success of 10": lambda generator, count: generator.binomial(10, 0.8, size=count) / 10.0,
 }
+LOG_NORMAL = math.sqrt((math.e - 1.0) * math.e)
+"""The standard deviation of the log-normal distribution above, 2.16."""
 TEST = SequentialTest(size=5, interims=5, alpha=0.05, permutations=2000)
 
 
-def seeded(repeat: int, *, beta: float = 0.0, signed_null: bool = False) -> SequentialTest:
+def seeded(repeat: int, *, beta: float = 0.0, safety: float = TEST.safety, signed_null: bool = False) -> SequentialTest:
     """The test with one of twelve sets of permutations."""
-    return replace(TEST, seed=repeat % 12, beta=beta, signed_null=signed_null)
+    return replace(TEST, seed=repeat % 12, beta=beta, safety=safety, signed_null=signed_null)
 
 
 def measure(repeats: int = 2000) -> list[dict[str, Any]]:
@@ -61,28 +63,39 @@ def false_alarms(repeats: int) -> list[dict[str, Any]]:
     for name, sampler in DISTRIBUTIONS.items():
         for count in (2, 3, 5):
             rows.append(alarm_rates(repeats, f"{count}, {name}", [sampler] * count))
-    wide: Sampler = lambda generator, size: 3.0 * generator.normal(size=size)  # noqa: E731
-    narrow = DISTRIBUTIONS["normal"]
+    wide, wider, skewed = scaled("normal", 3.0), scaled("normal", 10.0), scaled("log-normal", 1.0, math.exp(0.5))
+    narrow, level = DISTRIBUTIONS["normal"], scaled("log-normal", 1.0 / LOG_NORMAL, math.exp(0.5))
     rows.append(alarm_rates(repeats, "2, normal, spread 1 and 3", [narrow, wide]))
     rows.append(alarm_rates(repeats, "3, normal, spread 1, 1 and 3", [narrow, narrow, wide]))
+    rows.append(alarm_rates(repeats, "2, normal, spread 1 and 10", [narrow, wider]))
+    rows.append(alarm_rates(repeats, "2, log-normal and normal of equal spread", [level, narrow]))
+    rows.append(alarm_rates(repeats, "2, log-normal and normal, spread 2.16 and 1", [skewed, narrow]))
     return rows
 
 
+def scaled(name: str, scale: float, mean: float = 0.0) -> Sampler:
+    """A distribution with its mean moved to 0 and stretched."""
+    return lambda generator, count: scale * (DISTRIBUTIONS[name](generator, count) - mean)
+
+
 def alarm_rates(repeats: int, name: str, samplers: Sequence[Sampler]) -> dict[str, Any]:
-    """Family-wise error of both nulls, and the seeds used by the one that holds its level; own numbers for each row."""
+    """Family-wise error of the test, of its permutations alone (safety 0) and of the package's null, and the seeds that
+    the first used; own numbers for each row.
+    """
     names = [str(arm) for arm in range(len(samplers))]
     pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-    alarms, signed, seeds = [], [], []
+    alarms, alone, signed, seeds = [], [], [], []
     for repeat in range(repeats):
         generator = np.random.default_rng((1, repeat, *name.encode()))
         arms = [sampler(generator, TEST.size * TEST.interims) for sampler in samplers]
         decision, used = replayed(seeded(repeat), arms)
         alarms.append(told_apart(decision, pairs))
         seeds.append(used)
+        alone.append(told_apart(replayed(seeded(repeat, safety=0.0), arms)[0], pairs))
         if len(samplers) <= 3:
             signed.append(told_apart(replayed(seeded(repeat, signed_null=True), arms)[0], pairs))
-    seen = {"false alarms": share(alarms), "signed null": share(signed), "seeds an arm": f"{np.mean(seeds):.1f}"}
-    return {"equal arms": name} | seen
+    seen = {"false alarms": share(alarms), "permutations alone": share(alone), "signed null": share(signed)}
+    return {"equal arms": name} | seen | {"seeds an arm": f"{np.mean(seeds):.1f}"}
 
 
 def mixed_arms(repeats: int) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
-from assay.statistics.sequential import Decision, SequentialTest, Verdict, decide
+from assay.statistics.sequential import Decision, SequentialTest, Verdict, decide, is_safe
+from assay.statistics.student import student_quantile
 
 # Returns of four agents on Walker2d, the worked example of adastop (examples/walker1.csv to walker6.csv, MIT licence),
 # rounded. Agents whose comparisons were over after two interims have no further scores.
@@ -54,7 +55,7 @@ def test_package_example_has_the_package_verdicts() -> None:
 
 def test_absolute_null_leaves_the_closest_pair_of_the_example_undistinguished() -> None:
     """With the error held at alpha, 30 seeds do not tell DDPG (884) from TRPO (1215); the other five pairs stand."""
-    decision = decide(SequentialTest(5, 6, 0.05), WALKER)
+    decision = decide(SequentialTest(5, 6, 0.05, safety=0.0), WALKER)
     assert verdicts(decision) == [*WALKER_VERDICTS[:4], "equal", WALKER_VERDICTS[5]]
 
 
@@ -120,7 +121,7 @@ def test_package_itself_decides_so(case: int) -> None:
 def test_package_spends_twice_its_level_on_two_equal_arms() -> None:
     """Counted over all 20 ways to share six scores among two arms; why `signed_null` is not the default."""
     scores = np.asarray([0.3, 1.1, 1.9, 3.4, 4.2, 5.8])
-    test = SequentialTest(3, 1, 0.2)
+    test = SequentialTest(3, 1, 0.2, safety=0.0)
     told = {True: 0, False: 0}
     for places in itertools.combinations(range(6), 3):
         rest = [place for place in range(6) if place not in places]
@@ -142,7 +143,7 @@ def test_two_arms_and_one_interim_are_the_permutation_test() -> None:
         observed = abs(sum(data["0"]) - sum(data["1"]))
         at_least = np.mean(gaps >= observed - 1e-9)
         expected = "equal" if at_least > 0.1 else "larger" if sum(data["0"]) > sum(data["1"]) else "smaller"
-        assert verdicts(decide(SequentialTest(4, 1, 0.1), data)) == [expected]
+        assert verdicts(decide(SequentialTest(4, 1, 0.1, safety=0.0), data)) == [expected]
 
 
 def test_error_over_all_interims_is_at_most_alpha_by_enumeration() -> None:
@@ -155,8 +156,46 @@ def test_error_over_all_interims_is_at_most_alpha_by_enumeration() -> None:
         for scores, places in ((first, one), (second, two)):
             data["a"] += scores[list(places)].tolist()
             data["b"] += scores[[place for place in range(6) if place not in places]].tolist()
-        rejected += verdicts(decide(TWO, data)) != ["equal"]
+        rejected += verdicts(decide(replace(TWO, safety=0.0), data)) != ["equal"]
     assert 0.2 * 400 <= rejected <= 0.3 * 400
+
+
+# ------------------------------------------------------------------------------------------------ unequal spreads
+def alarms_among(first: float, second: float, safety: float, repeats: int = 150) -> int:
+    """How often two normal arms of mean 0 and these deviations are told apart, of 150 experiments of 5 interims."""
+    test = SequentialTest(permutations=300, safety=safety)
+    count = 0
+    for repeat in range(repeats):
+        generator = np.random.default_rng((7, repeat))
+        data = {"a": first * generator.normal(size=25), "b": second * generator.normal(size=25)}
+        count += verdicts(decide(replace(test, seed=repeat % 4), data)) != ["equal"]  # type: ignore[arg-type]
+    return count
+
+
+def test_arms_of_unequal_spread_are_told_apart_no_more_often_than_the_level() -> None:
+    """Permutations alone come to twice the level there: five scores of one sign are the most extreme of 252 shares."""
+    assert alarms_among(1.0, 10.0, 0.0) > 0.07 * 150
+    assert alarms_among(1.0, 10.0, 2.0) <= 0.05 * 150
+
+
+def test_the_bound_is_welchs_t_and_halls_by_hand() -> None:
+    first, second = np.array([1.0, 2.0, 3.0, 4.0, 9.0]), np.array([0.0, 0.5, 1.0, 1.5, 2.0])
+    test = SequentialTest(size=5, interims=1, safety=1.0)
+    variances = [9.7, 0.625]
+    error = math.sqrt(sum(variances) / 5)
+    t = (3.8 - 1.0) / error
+    thirds = [((first - 3.8) ** 3).mean() / 25, 0.0]
+    d = (thirds[0] - thirds[1]) / error**3
+    hall = t + d * t**2 / 3 + d**2 * t**3 / 27 + d / 6
+    freedom = math.floor((sum(variances) / 5) ** 2 * 4 / sum((one / 5) ** 2 for one in variances))
+    samples = {"a": first, "b": second}
+    for level in (0.3, 0.1, 0.05, 0.02, 0.01):
+        expected = min(abs(t), abs(hall)) > student_quantile(1 - level / 2, freedom)
+        assert is_safe(test, samples, ("a", "b"), 1, level) == expected
+    assert is_safe(test, samples, ("a", "b"), 1, 0.3)
+    assert not is_safe(test, samples, ("a", "b"), 1, 0.01)
+    assert is_safe(replace(test, safety=0.0), samples, ("a", "b"), 1, 0.01)
+    assert is_safe(test, {"a": np.ones(5), "b": np.zeros(5)}, ("a", "b"), 1, 0.01), "arms without spread"
 
 
 def test_drawn_permutations_agree_with_all_of_them() -> None:
@@ -274,6 +313,7 @@ def test_level_is_never_overspent_and_verdicts_stand(scores: list[list[float]]) 
         ({"alpha": 0.0}, "alpha .* got 0.0"),
         ({"alpha": math.nan}, "alpha .* got nan"),
         ({"beta": 1.0}, "beta .* got 1.0"),
+        ({"safety": -1.0}, "safety .* got -1.0"),
         ({"comparisons": (("a", "a"),)}, "comparisons"),
         ({"comparisons": (("a", "b"), ("b", "a"))}, "comparisons .* each once"),
     ],
