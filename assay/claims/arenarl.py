@@ -1,6 +1,8 @@
 """Tournaments by hand."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -85,6 +87,23 @@ def change_of_a_match(judge: OutcomeJudge) -> Tensor:
     return (forth - back).abs().max() + (forth.std() - 0.5).abs() + (forth.mean() - 1.0).abs()
 
 
+def verdicts(quality: Sequence[int]) -> Match:
+    """Returns matches by a judge of win, tie and loss: 1, 1/2 and 0."""
+    return lambda pairs: [
+        (won := (1.0 + (quality[a] > quality[b]) - (quality[a] < quality[b])) / 2, 1.0 - won) for a, b in pairs
+    ]
+
+
+def unequal_equals() -> float:
+    """Returns in how many of all groups of 2 to 8 with two levels of quality a rank differs from that of a sort."""
+    wrong = 0
+    for num in range(2, 9):
+        for quality in product((0, 1), repeat=num):
+            right = [(sum(quality) - 1) / 2 if one else (sum(quality) + num - 1) / 2 for one in quality]
+            wrong += any(topology(num, verdicts(quality)) != right for topology in (SeededElimination(), RoundRobin()))
+    return float(wrong)
+
+
 NOISY = OutcomeJudge(noise=0.5)
 
 
@@ -107,6 +126,8 @@ CLAIMS = Claims(
                       probes.sequences),
         Exact("advantages of groups of 6 and 8 are those by hand, ties included", lambda: gap_to_table(recipe()),
               at_most=2e-3),
+        Exact("with a judge of win, tie and loss equal members of all mixed groups of 2 to 8 get equal ranks",
+              unequal_equals, equals=0.0),
         Exact("an upset beats the seeding, and of a tie the better seed advances", gap_of_an_upset, equals=0.0),
         Exact("a match is the same from both sides and when repeated, and noise is half a deviation",
               lambda: change_of_a_match(NOISY), at_most=0.02),

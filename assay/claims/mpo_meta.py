@@ -8,9 +8,10 @@ import torch
 
 from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import LANGUAGE, Adam, Experience, Progress, Recipe, Scene
-from assay.methods.mpo_meta import EvolvingRubric, limit_exploited, points, recipe
+from assay.methods.mpo_meta import LOOSE, Criterion, EvolvingRubric, Rubric, limit_exploited, points, recipe
 from assay.parts import Episodes, FromFunction
 from assay.tasks.language.proxy_strings import proxy_strings
+from assay.tasks.language.sorting import sorting
 
 
 TASK = proxy_strings()
@@ -58,7 +59,39 @@ def closed_wrongly(recipe: Recipe) -> int:
     part, starts = part_of(recipe), torch.arange(8).numpy()
     shown = TASK.texts(TASK.demonstrate(starts, 0), 0)
     same = TASK.texts(probes.completed(TASK, ["####"] * 3, [0] * 3), 0)
-    return sum(part.rewrite(part.first, rows) != part.first for rows in (shown, same))
+    return sum(part.rewrite(LOOSE, rows) != LOOSE for rows in (shown, same))
+
+
+def rewrites(ours: Recipe, steps: int = 40) -> list[int]:
+    """Returns at which of these steps the shipped recipe rewrites its rubric, by a rewrite that closes nothing."""
+    seen = list[int]()
+
+    def rewrite(rubric: Rubric, rollouts: Sequence[Mapping[str, Any]]) -> Rubric:
+        seen.append(step)
+        return rubric
+
+    part = replace(part_of(ours), rewrite=rewrite)
+    state = part.init(Scene(TASK))
+    for step in range(steps):
+        part(exploiting(step), Scene(TASK, progress=Progress(step, steps)), state)
+    return seen
+
+
+def chat(prompts: Sequence[str]) -> list[str]:
+    """A chat model that gives a right answer 6, 2 and 1 points, others 0, and rewrites to one criterion."""
+    said = {True: "right: 6\nreasons: 2\nbrief: 1", False: "right: 0\nreasons: 9\nbrief: none"}
+    return ["x | 5 | the number" if "NAME | MOST" in one else said["Answer:\n7\n" in one] for one in prompts]
+
+
+def chat_error(ours: Recipe) -> float:
+    """Returns how far answers are from a chat model's points of 10: 9 for a right one, 0 for what cannot be read; and
+    whether its rewrite is read.
+    """
+    part = part_of(ours).with_judge(chat)
+    task, rows = probes.answered(["7", "8"])
+    paid = probes.rewarded(replace(ours, rewards=(part,)), task, rows)
+    rewritten = part.rewrite(part.first, [])
+    return probes.distance(paid, [0.9, 0.0]) + (rewritten != (Criterion("x", "the number", 1.0, 5),))
 
 
 def first_rubric(rows: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -107,6 +140,12 @@ CLAIMS = Claims(
               lambda: reward_error(recipe()), equals=0.0),
         Exact("with T = 3 rows of steps 1 to 7 carry versions 0 0 0 1 1 1 2, the second with a closed loophole",
               lambda: version_errors(recipe(every=3)), equals=0.0),
+        Exact("as shipped it rewrites in steps 10, 20 and 30 of 40",
+              lambda: probes.distance(torch.tensor(rewrites(recipe())), torch.tensor([10, 20, 30])), equals=0.0),
+        Exact("a chat model's points are a share of the attainable, what cannot be read is 0, its rewrite is read",
+              lambda: chat_error(recipe()), at_most=1e-6),
+        Exact("without a rubric other tasks are refused", lambda: probes.is_refused(recipe(), sorting(3)), equals=1.0,
+              of="refusals"),
         Exact("no loophole that differs with the prompt is closed, and none if there is one prompt",
               lambda: closed_wrongly(recipe()), equals=0.0),
         Exact("with T longer than the run it is ppo with the fixed rubric, bitwise", lambda: fixed_difference(

@@ -21,16 +21,18 @@ FIGURE = [(1, 5), (5, 6), (4, 8), (7, 6)]
 
 
 TASK = probes.listed(
-    Item("p", "2", "1,2", {"responses": ("a", "b")}), Item("q", "1", "2,1"), Item("r", "1", "1", {"responses": 1}),
-    Item("s", "0", "0", {"responses": ("a",)}),
+    Item("p", "2", "1,2", {"responses": ("a", "b")}), Item("q", "1", "2,1", {"responses": 2}),
+    Item("r", "1", "1", {"responses": 1}),
+    Item("s", "0", "0", {"responses": ("a",)}), Item("t", "1", "3,2,1", {"responses": ("a", "b", "c")}),
 )
-"""The second of two is best, the first is, a single response is good, one is bad."""
+"""The second of two is best, the first is, a single response is good, one is bad, the first of three is best."""
 
 
 RULE = (
     ("2,7", 0, 1.0), ("7,7", 0, -1.0), ("7,6", 0, -1.0), ("5,6", 0, 1.0), ("no", 0, -1.0), ("5", 0, -1.0),
     ("1,2,3", 0, -1.0), ("well:7:3,4", 0, 1.0), ("2,7", 0, 0.0), ("2,7", 1, -1.0), ("7,2", 1, 1.0), ("1", 1, -1.0),
     ("1", 2, 1.0), ("0", 2, -1.0), ("1", 3, -1.0), ("0", 3, 1.0),
+    ("3,2,1", 4, 1.0), ("2,1,3", 4, -1.0), ("3,1,3", 4, -1.0), ("3,2", 4, -1.0),
 )
 """Completion, start, reward; the first row is cut, the ninth has left training."""
 

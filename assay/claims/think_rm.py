@@ -43,7 +43,7 @@ that always says first; a tie; a group of one. Pairs that are not listed have th
 """
 
 
-JUDGED_TASK = probes.listed(Item("p", "2", "1,2", {"responses": ("a", "b")}), Item("q", "1", "2,1"))
+JUDGED_TASK = probes.listed(Item("p", "2", "1,2", {"responses": ("a", "b")}), Item("q", "1", "2,1", {"responses": 2}))
 
 
 RULE = (

@@ -41,16 +41,27 @@ class SeededElimination(Topology):
     In the bracket strong meets weak and the loser is out; after a tie the better seed advances, as does a member
     without an opponent, which stands first in the next round. Without the sharing, equal members would be ranked by
     their numbers: a group without any difference would get a step of full size.
+
+    A judge of win, tie and loss has no scores to compare between matches: there, a group with a tie is ranked by
+    `middle_ranks`. With two levels of quality equals are equal then; with more, of equals that never met one may have
+    met a better one.
     """
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        points = seeding(num_members, match)
+        matches = list[tuple[int, int, float, float]]()
+
+        def noted(pairs: Pairs) -> list[tuple[float, float]]:
+            found = match(pairs)
+            matches.extend((*pair, *both) for pair, both in zip(pairs, found, strict=True))
+            return found
+
+        points = seeding(num_members, noted)
         seeds = sorted(range(num_members), key=lambda member: -mean(points[member]))
         left = [seeds[place] for place in bracket(num_members)]
         rounds = [0] * num_members
         while len(left) > 1:
             pairs, on = list(zip(left[::2], left[1::2], strict=False)), left[len(left) // 2 * 2 :]
-            for (one, other), (mine, theirs) in zip(pairs, match(pairs), strict=True):
+            for (one, other), (mine, theirs) in zip(pairs, noted(pairs), strict=True):
                 points[one].append(mine)
                 points[other].append(theirs)
                 better = one if seeds.index(one) < seeds.index(other) else other
@@ -58,6 +69,8 @@ class SeededElimination(Topology):
             for member in on:
                 rounds[member] += 1
             left = on
+        if is_verdict(matches) and any(mine == theirs for _, _, mine, theirs in matches):
+            return middle_ranks(num_members, matches)
         score = [mean(own) for own in points]
         place = ranks([(rounds[member], score[member]) for member in range(num_members)])
         return [mean([place[m] for m in range(num_members) if score[m] == own]) for own in score]
@@ -83,6 +96,29 @@ class AnchorOnly(Topology):
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
         return ranks([(mean(scores), 0.0) for scores in seeding(num_members, match)])
+
+
+def is_verdict(matches: Sequence[tuple[int, int, float, float]]) -> bool:
+    """Returns whether the scores of every match add up to the same: they say who won, and nothing of how good."""
+    sums = [mine + theirs for _, _, mine, theirs in matches]
+    return bool(sums) and max(sums) - min(sums) < 1e-9
+
+
+def middle_ranks(num_members: int, matches: Sequence[tuple[int, int, float, float]]) -> list[float]:
+    """Returns the middle of the places that each member can have: after all who are known to be better, before all who
+    are known to be worse. Ties make members equal, and what is known of one is known of its equals.
+    """
+    above = [[False] * num_members for _ in range(num_members)]  # above[a][b]: a is at least as good as b
+    for one, other, mine, theirs in matches:
+        above[one][other] |= mine >= theirs
+        above[other][one] |= theirs >= mine
+    for via in range(num_members):
+        for one in range(num_members):
+            for other in range(num_members):
+                above[one][other] |= above[one][via] and above[via][other]
+    known = [[above[a][b] and not above[b][a] for b in range(num_members)] for a in range(num_members)]
+    better = [sum(known[b][a] for b in range(num_members)) for a in range(num_members)]
+    return [better[a] + (num_members - 1 - better[a] - sum(known[a])) / 2 for a in range(num_members)]
 
 
 def seeding(num_members: int, match: Match) -> list[list[float]]:
@@ -174,7 +210,7 @@ METHOD = Method(
     family="preference",
     base=recipes.grpo,
     variants={"round-robin": round_robin},
-    departures=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
+    departures=("the judge is a program, the task's reward with noise; with --judge a chat model or a user's function",
              "the anchor is the group's first sample, not a greedy one; no KL",
              "equal mean scores share their rank; in the authors' code sample numbers decide"),
 )

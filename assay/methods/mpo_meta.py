@@ -3,7 +3,8 @@
     r = sum_i points_i(y; rubric_v) / attainable maximum of rubric_v,   rubric_(v+1) = meta(rubric_v, m rollouts)
 
 Kim et al. 2025. A fixed rubric is exploited sooner or later: a policy collapsed to titles without an essay. The
-meta-judge reads samples with their scores and closes what is exploited; it never sees a gold label.
+meta-judge reads samples with their scores and closes what is exploited; it never sees a gold label. On the testbed both
+are programs; elsewhere the rubric is the user's (`--rubric`), or a chat model (`--judge`) judges and rewrites it.
 
 Axes: B sequences.
 """
@@ -16,9 +17,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Choice, Copy, Experience, Method, Preset, Recipe, Scene, State, TextTask
-from assay.method import hash_of_text, random, recipes
+from assay.method import LANGUAGE, AssayError, Chat, Choice, Copy, Experience, Method, Preset, Recipe, Scene, State
+from assay.method import TextTask, hash_of_text, random, recipes
 from assay.parts import KlInReward, OfText, on_last_decision
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.proxy_strings import ProxyStrings
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -30,7 +33,8 @@ FACT = re.compile(r"\{([a-z]+)\}")
 class Criterion(Choice):
     """One item of a rubric: each match of `pattern` gives `worth` points, and each one after `limit` takes as many.
 
-    "{answer}" in a pattern stands for the prompt's own fact of that name.
+    "{answer}" in a pattern stands for the prompt's own fact of that name. To a chat model the pattern is what earns
+    points, in words, and worth * limit are the most points.
     """
 
     name: str = "content"
@@ -92,8 +96,86 @@ def share_of_most(sum_B: Tensor, rubric: Rubric) -> Tensor:
     return sum_B / max(sum(one.most for one in rubric), 1e-8)
 
 
+# ---------------------------------------------------------------------------------------------------- a chat model
+GENERAL: Rubric = (
+    Criterion("right", "The answer is correct and does what the task asks for.", 1.0, 6),
+    Criterion("reasons", "Every step or claim is justified by what stands before it.", 1.0, 3),
+    Criterion("brief", "Nothing is repeated, and nothing is there that the task does not need.", 1.0, 1),
+)
+"""The first rubric of a chat model that judges, where the user gives none."""
+
+
+ASKED = """Score the answer by each criterion.
+
+Task:
+{prompt}
+
+Answer:
+{completion}
+
+Criteria:
+{criteria}
+
+End with one line for each criterion: NAME: POINTS"""
+
+
+REWRITTEN = """A model is trained on the points that this rubric gives to its answers:
+
+{criteria}
+
+Below are some of its answers with their points. Find what earns points without solving the task (repeated words, empty
+praise, the rubric's own words), and rewrite the rubric so that it earns none and good answers still do.
+
+{shown}
+
+Write one line for each criterion of the new rubric, and nothing after them: NAME | MOST POINTS | WHAT EARNS THEM"""
+LINE = re.compile(r"^\s*([^|\n]{1,40}?)\s*\|\s*(\d{1,3})\s*\|\s*(\S.*?)\s*$", re.MULTILINE)
+
+
+def written(rubric: Rubric) -> str:
+    """The rubric as a chat model reads it."""
+    return "\n".join(f"{one.name}: {one.pattern} (0 to {one.most:g} points)" for one in rubric)
+
+
+@dataclass(frozen=True)
+class ChatRubric(Choice):
+    """Judges and rewrites by a chat model: points are read after the last "NAME:", a rubric from its lines.
+
+    Points outside of the criterion's range cannot be read. Degenerate: of an answer without a rubric the old one stays.
+    """
+
+    ask: Chat
+    characters: int = 600
+
+    def judge(self, rubric: Rubric, rows: Rows) -> list[list[float | None]]:
+        """Points of each row for each criterion."""
+        criteria = written(rubric)
+        asked = [ASKED.replace("{criteria}", criteria).replace("{completion}", str(row["completion"])) for row in rows]
+        said = self.ask([one.replace("{prompt}", str(row["prompt"])) for one, row in zip(asked, rows, strict=True)])
+        return [[stated(one, answer) for one in rubric] for answer in said]
+
+    def rewrite(self, rubric: Rubric, rollouts: Rows) -> Rubric:
+        """The next rubric."""
+        shown = [
+            f"Task: {str(row['prompt'])[: self.characters]}\nAnswer: {str(row['completion'])[: self.characters]}\n"
+            f"Points: {row['score']:g}"
+            for row in rollouts
+        ]
+        asked = REWRITTEN.replace("{criteria}", written(rubric)).replace("{shown}", "\n\n".join(shown))
+        (said,) = self.ask([asked])
+        found = tuple(Criterion(name, words, 1.0, int(most)) for name, most, words in LINE.findall(said) if int(most))
+        return found or rubric
+
+
+def stated(criterion: Criterion, answer: str) -> float | None:
+    """Points that an answer states for a criterion; None without a number from 0 to the most."""
+    found = re.findall(rf"(?im)^\W*{re.escape(criterion.name)}\W*?:\W*?(\d+(?:\.\d+)?)", answer)
+    return float(found[-1]) if found and float(found[-1]) <= criterion.most else None
+
+
+# ---------------------------------------------------------------------------------------------------- the reward
 LOOSE: Rubric = (Criterion(), Criterion("title", "#", 2.0, 12), Criterion("praise", "!", 1.5, 12))
-"""Pays marks of both kinds for as long as the text may be: two loopholes."""
+"""The testbed's: pays marks of both kinds for as long as the text may be, two loopholes."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +184,11 @@ class EvolvingRubric(OfText):
 
     Points that cannot be read count 0. Steps 0 .. every - 1 are scored by version 0, the next `every` by version 1, and
     so on; a step has one version. The rewrite sees `samples` rollouts of the last interval, drawn evenly. Rubric,
-    version and drawn rollouts are its state. Writes `rubric_version` and `rubric_hash` [B].
+    version and drawn rollouts are its state. Writes `rubric_version` and `rubric_hash` [B]. Without a `first` rubric
+    the testbed has its own, and other tasks are refused.
     """
 
-    first: Rubric = LOOSE
+    first: Rubric = ()
     judge: Judge = counted
     rewrite: Rewrite = limit_exploited
     every: int = 10
@@ -119,11 +202,27 @@ class EvolvingRubric(OfText):
     }
 
     def init(self, scene: Scene) -> State:
-        """Returns version 0; refuses an empty rubric and a task without text."""
-        if not self.first or self.every < 1:
-            raise AssayError(f"EvolvingRubric has {len(self.first)} criteria and every={self.every}. Give at least 1")
-        first = [list(astuple(one)) for one in self.first]
+        """Returns version 0; refuses a task without text, and one that no rubric was given for."""
+        if self.every < 1:
+            raise AssayError(f"EvolvingRubric.every is {self.every}. Give at least 1")
+        rubric = self.first_on(scene.task)
+        if not rubric:
+            what = f"mpo-meta pays by a rubric, and task '{scene.task.name}' has none"
+            raise AssayError(f"{what}. Add --rubric FILE.json, or --judge URL for a chat model that judges by its own")
+        first = [list(astuple(one)) for one in rubric]
         return {**super().init(scene), "version": 0, "rubric": first, "rollouts": []}
+
+    def first_on(self, task: Any) -> Rubric:
+        """The first rubric on a task: the one that is set, else the testbed's, else none."""
+        is_testbed = task is None or (isinstance(task, PromptTask) and isinstance(task.items, ProxyStrings))
+        return self.first or (LOOSE if is_testbed else ())
+
+    def with_rubric(self, rows: Rows) -> Any:
+        return replace(self, first=tuple(map(criterion_of, rows)))
+
+    def with_judge(self, ask: Chat) -> Any:
+        model = ChatRubric(ask)
+        return replace(self, first=self.first or GENERAL, judge=model.judge, rewrite=model.rewrite)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites the rubric if it is due, then scores the rows and keeps some of them."""
@@ -158,12 +257,27 @@ class EvolvingRubric(OfText):
         state["rollouts"] = sorted([*state["rollouts"], *new], key=lambda one: one["drawn"])[: self.samples]
 
 
+def criterion_of(row: Mapping[str, Any]) -> Criterion:
+    """The criterion of a row of a file; AssayError names a field that is missing, wrong or unknown."""
+    known = {"name": str, "pattern": str, "worth": (int, float), "limit": int}
+    wrong = [key for key, value in row.items() if not isinstance(value, known.get(key, ()))]  # type: ignore[arg-type]
+    wrong += [key for key in ("name", "pattern") if key not in row]
+    if wrong:
+        fields = ", ".join(known)
+        raise AssayError(f"--rubric: the field '{wrong[0]}' of a criterion is wrong: {dict(row)}. It has {fields}")
+    try:
+        re.compile(FACT.sub("", row["pattern"]))
+    except re.error as error:
+        raise AssayError(f"--rubric: the pattern of '{row['name']}' is not a regular expression: {error}") from None
+    return Criterion(**row)
+
+
 def hash_of(rubric: Rubric) -> int:
     """63 bits that tell rubrics apart."""
     return hash_of_text(repr([astuple(one) for one in rubric])) >> 1
 
 
-def recipe(preset: Preset = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, rubric: Rubric = (), every: int = 10) -> Recipe:
     base = recipes.ppo(preset)
     return replace(
         base,
@@ -182,7 +296,9 @@ METHOD = Method(
     family="preference",
     base=recipes.ppo,
     departures=(
-        "judge and meta-judge are programs, or a user's; the authors ask models of 32B to 72B and merge m rubrics",
+        "on the testbed judge and meta-judge are programs; with --judge a chat model is both, in one call for each "
+        "answer and one for each rewrite; the authors ask models of 32B to 72B and merge m rubrics",
+        "the measured rival is the fixed rubric; the sheet's oracle arm, a rubric without loopholes, is not measured",
         "scores are divided by the version's attainable maximum; scale=plain_sum is the authors' raw sum",
         "the KL coefficient is 0.02 / 5: the authors' first rubric gives 0 to 5 points, ours 0 to 1",
         "no penalty for a missing end token; no clipped value loss; 32 rollouts a rewrite instead of 16 to 20",

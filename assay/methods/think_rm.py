@@ -15,10 +15,11 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, Credit, Experience, Method, Preset, Recipe, Reward, Scene, State, groups, recipes
-from assay.method import with_regularizers
+from assay.method import LANGUAGE, AssayError, Credit, Experience, Method, Preset, Recipe, Reward, Scene, State
+from assay.method import groups, recipes, with_regularizers
 from assay.parts import FromFunction, KlToReference, OutcomeJudge, PairwiseJudge, RightRanking, SequenceMean, margins
 from assay.parts import on_last_decision
+from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,15 @@ class PairwiseCredit(Credit):
     epsilon: float = 1e-6
     centred: ClassVar[bool] = True
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
+
+    def init(self, scene: Scene) -> State:
+        """Returns no state; refuses a file whose verifier would be the judge: that is grpo."""
+        task = scene.task
+        is_verified = isinstance(task, PromptTask) and task.num_training > 0 and task.scorer is None
+        if is_verified and isinstance(self.judge, OutcomeJudge):
+            what = f"think-rm compares answers by a judge, and task '{task.name}' has a verifier of right and wrong"
+            raise AssayError(f"{what}: that is grpo. Add --judge URL or --judge FILE.py:NAME, or train grpo")
+        return {}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -97,7 +107,8 @@ METHOD = Method(
     variants={"graded": partial(recipe, graded=True), "judge": of_judge},
     departures=(
         "both orders of a pair are asked and their scores averaged; the released code asks one order",
-        "the judge is a program, a user's function or a model that scores; none thinks before it",
+        "on built-in tasks the judge is a program; with --judge it is a chat model, which may think first, or a "
+        " user's function; the judge that is trained here writes scores alone",
         "verdicts are signs or graded; the released binary path divides them by the length of what the judge wrote",
         "judgements are scores alone; there is no warm-up on long traces, and no half reward for a graded verdict",
         "groups and learning rates are the preset's, 8 and 3e-4 instead of 4 and 2e-6",

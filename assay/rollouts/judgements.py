@@ -1,4 +1,6 @@
-"""Judgements as text: a score for each response, "8,3", at the end of what a judge writes."""
+"""Judgements as text: a score for each response, "8,3", or the better of two answers, at the end of what a judge
+writes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,19 @@ from collections.abc import Sequence
 
 Scores = Sequence[int] | None
 """The scores of one judgement; None where it cannot be read."""
+PAIR = """Which answer solves the task better?
+
+Task:
+{prompt}
+
+Answer A:
+{first}
+
+Answer B:
+{second}
+
+End with the line "Better: A", "Better: B" or "Better: tie"."""
+"""What a chat model is asked about two answers."""
 SCORES = re.compile(r"\s*[0-9]{1,3}(\s*,\s*[0-9]{1,3})*\s*")
 
 
@@ -16,6 +31,12 @@ def scores_in(completion: str, mark: str = ":") -> list[int] | None:
     """
     said = completion.rpartition(mark)[2]
     return [int(one.strip()) for one in said.split(",")] if SCORES.fullmatch(said) else None
+
+
+def preference(answer: str) -> float | None:
+    """Returns 1 if an answer says that A is better, 0 for B, 1/2 for a tie; None if it says neither."""
+    stated = re.findall(r"[Bb]etter\W{1,4}(A|B|[Tt]ie)\b", answer) or re.findall(r"\b(A|B|[Tt]ie)\b", answer)
+    return None if not stated else {"A": 1.0, "B": 0.0}.get(stated[-1], 0.5)
 
 
 def leading(scores: Sequence[int]) -> list[int]:

@@ -54,7 +54,12 @@ def test_an_answer_that_is_no_number_is_refused(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["0", "3"])
 def test_an_answer_that_numbers_no_response_is_refused(answer: str) -> None:
     with pytest.raises(AssayError, match="one of its 2 responses"):
-        RightRanking()([row("1,2", answer)])
+        RightRanking()([row("1,2", answer, responses=2)])
+
+
+def test_rows_without_responses_are_refused() -> None:
+    with pytest.raises(AssayError, match=r"no field `responses`.*`best`"):
+        RightRanking()([row("1,2")])
 
 
 def test_rows_without_an_answer_are_refused() -> None:

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 import assay
+from assay.claims import probes
 from assay.core.errors import AssayError
+from assay.core.slots import Scene
 from assay.runs.options import OwnOptions, RunOptions
-from assay.runs.plan import plan_of
+from assay.runs.plan import make_plan, plan_of
 from assay.runs.user_code import judge as judging
 from assay.runs.user_code.judge import PAIR, Judge, filled
 
@@ -133,3 +135,82 @@ def test_a_run_with_a_judge_records_no_key_and_sends_it_to_no_other_server(
 def test_an_address_that_is_no_server_is_refused(url: str) -> None:
     with pytest.raises(AssayError, match="--judge is"):
         OwnOptions(judge=url).check()
+
+
+# ---------------------------------------------------------------------------------------------------- parts that ask it
+LONGER = '''
+import re
+
+def longer(prompts):
+    """Prefers the longer answer, scores by length, and rewrites a rubric to one criterion."""
+    said = []
+    for prompt in prompts:
+        if "NAME | MOST" in prompt:
+            said.append("length | 4 | many words")
+        elif "Answer B:" in prompt:
+            first, second = re.search(r"Answer A:\\n(.*)\\n\\nAnswer B:\\n(.*)\\n\\nEnd", prompt, re.S).groups()
+            better = "tie" if len(first) == len(second) else "AB"[len(second) > len(first)]
+            said.append("Thinking ... Better: " + better)
+        elif "Criteria:" in prompt:
+            said.append("right: 3\\nreasons: 0\\nbrief: 1")
+        else:
+            said.append("Score: 5")
+    return said
+
+def broken(prompts):
+    return ["Score: 5"]
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> tuple[str, str]:
+    """Returns the address of a judge that is a function, and a file of plain rows."""
+    code, rows = tmp_path / "mine.py", tmp_path / "rows.jsonl"
+    code.write_text(LONGER)
+    rows.write_text("".join(json.dumps({"prompt": f"{k} plus one", "answer": str(k + 1)}) + "\n" for k in range(40)))
+    return f"{code}:longer", str(rows)
+
+
+@pytest.mark.parametrize("method", ["think-rm", "arenarl", "mpo-meta"])
+def test_a_function_of_prompts_is_the_judge_of_every_part_that_takes_one(method: str, own: tuple[str, str]) -> None:
+    judge, rows = own
+    plan = make_plan(method, rows, options=RunOptions(own=OwnOptions(judge=judge)))
+    asked = [part for part in (*plan.recipe.rewards, *plan.recipe.credit) if "longer" in repr(part)]
+    assert len(asked) == 1, "one part asks the judge"
+    if method == "mpo-meta":
+        return
+    task, said = plan.task, ["1", "123", "12", "12"]
+    found = asked[0](probes.completed(task, said, [0] * 4), Scene(task))
+    paid = found.column("advantage") / found.mask.sum(1, keepdim=True) if method == "think-rm" else found.reward
+    order = paid.sum(1).tolist()
+    assert order[1] > order[2] > order[0]
+    assert order[2] == pytest.approx(order[3]), "a tie is a tie"
+
+
+def test_a_judge_that_does_not_answer_every_prompt_is_an_error(own: tuple[str, str]) -> None:
+    judge = judging.judge_of(own[0].replace(":longer", ":broken"), "default", PAIR, True)
+    with pytest.raises(AssayError, match="returned 1 answers to 2 prompts"):
+        judge([{"prompt": "p", "completion": "a", "answer": "b"}])
+
+
+@pytest.mark.parametrize(("method", "why"), [
+    ("mpo-meta", "pays by a rubric, and task 'rows' has none.*--rubric.*--judge"),
+    ("think-rm", "compares answers by a judge.*--judge"),
+    ("think-rm:judge", "no field `responses`"),
+    ("spct-grm", "no field `responses`"),
+])  # fmt: skip
+def test_a_testbeds_judge_is_refused_on_a_file_in_one_sentence(method: str, why: str, own: tuple[str, str]) -> None:
+    with pytest.raises(AssayError, match=why):
+        assay.train(method, own[1], steps=1, warmup=0)
+
+
+def test_a_rubric_is_read_from_a_file(own: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "rubric.json"
+    file.write_text(json.dumps([{"name": "answer", "pattern": "{answer}", "worth": 2.0, "limit": 1}]))
+    plan = make_plan("mpo-meta", own[1], options=RunOptions(own=OwnOptions(rubric=str(file))))
+    assert [(one.name, one.worth) for one in plan.recipe.rewards[0].first] == [("answer", 2.0)]  # type: ignore[attr-defined]
+    with pytest.raises(AssayError, match="--rubric does not fit 'grpo'"):
+        make_plan("grpo", own[1], options=RunOptions(own=OwnOptions(rubric=str(file))))
+    file.write_text(json.dumps([{"name": "answer", "points": 2}]))
+    with pytest.raises(AssayError, match="the field 'points' of a criterion is wrong"):
+        make_plan("mpo-meta", own[1], options=RunOptions(own=OwnOptions(rubric=str(file))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -155,6 +155,26 @@ class TaskReader(Protocol):
 
     def with_task(self, task: Task) -> Any:
         """Returns the part with these settings filled in; raises AssayError if the task cannot say them."""
+
+
+Chat = Callable[[Sequence[str]], Sequence[str]]
+"""What a chat model answers to each of some prompts."""
+
+
+@runtime_checkable
+class JudgeReader(Protocol):
+    """A part that can ask a judge of the user's (`--judge`) in place of its own program."""
+
+    def with_judge(self, ask: Chat) -> Any:
+        """Returns the part that asks this chat model."""
+
+
+@runtime_checkable
+class RubricReader(Protocol):
+    """A part that pays by a rubric of the user's (`--rubric`)."""
+
+    def with_rubric(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Returns the part with these criteria; raises AssayError for a row that it cannot read."""
 
 
 @runtime_checkable

@@ -1,8 +1,9 @@
-"""Pairwise judges: a program, a user's function. Axes: B, T, M matches."""
+"""Pairwise judges: a program, a user's function, a chat model. Axes: B, T, M matches."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
-from assay.core.slots import Choice, Task
+from assay.core.slots import Chat, Choice, Task, TextTask
 from assay.ops import distributions, groups, random
+from assay.rollouts.judgements import PAIR, preference
 
 Scores = Callable[[Tensor, Tensor], Tensor]
 """scores(first_M, second_M): [M, 2], of the rows `first_M` and `second_M`; the larger one wins."""
@@ -58,6 +60,9 @@ class OutcomeJudge(PairwiseJudge):
     noise: float = 0.0
     seed: int = 0
 
+    def with_judge(self, ask: Chat) -> PairwiseJudge:
+        return ChatJudge(ask)
+
     def scores(self, experience: Experience, task: Task) -> Scores:
         outcome = groups.outcome(experience).double().cpu()
         label, sample = groups.sample_labels(experience)
@@ -95,6 +100,47 @@ class FunctionJudge(PairwiseJudge):
             return torch.tensor(found, dtype=torch.float64).view(-1, 2)
 
         return scores
+
+
+@dataclass(frozen=True)
+class ChatJudge(PairwiseJudge):
+    """A chat model that is asked which of two answers is better: 1 for the better one, 0 for the other, 1/2 for a tie,
+    as the mean of both orders, so that a preference for a place cancels out.
+
+    `prompt` has {prompt}, {first} and {second}. AssayError if an answer prefers neither.
+    """
+
+    ask: Chat
+    prompt: str = PAIR
+
+    def scores(self, experience: Experience, task: Task) -> Scores:
+        if not isinstance(task, TextTask):
+            raise AssayError(f"a chat model judges texts; task '{task.name}' has none. Use a language task")
+        rows = task.texts(experience, 0)
+
+        def asked(one: int, other: int) -> str:
+            values = {"prompt": rows[one]["prompt"], "first": rows[one]["completion"]}
+            values["second"] = rows[other]["completion"]
+            return re.sub(r"\{(prompt|first|second)\}", lambda name: str(values[name[1]]), self.prompt)
+
+        def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
+            pairs = list(zip(first_M.tolist(), second_M.tolist(), strict=True))
+            said = self.ask([asked(*pair) for pair in pairs] + [asked(*pair[::-1]) for pair in pairs])
+            forth, back = (torch.tensor([won(one) for one in some], dtype=torch.float64) for some in (
+                said[: len(pairs)], said[len(pairs) :]))  # fmt: skip
+            share = (forth + 1.0 - back) / 2
+            return torch.stack((share, 1.0 - share), 1)
+
+        return scores
+
+
+def won(answer: str) -> float:
+    """Returns 1 if an answer prefers A, 0 for B, 1/2 for a tie; AssayError if it prefers neither."""
+    found = preference(answer)
+    if found is None:
+        what = f"the judge preferred neither A nor B: {answer[-80:]!a}"
+        raise AssayError(f'{what}. Ask it for "Better: A", "Better: B" or "Better: tie"')
+    return found
 
 
 def two_numbers(given: Any) -> tuple[float, float]:

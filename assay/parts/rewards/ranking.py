@@ -17,7 +17,7 @@ class RightRanking(Choice):
     row.
 
     The prompt's answer is the number of the best response, counted from 1, or the label of a single one; the fact
-    `responses` holds the responses or says how many there are, else as many as were scored, at least two.
+    `responses` holds the responses or says how many there are.
     arXiv:2504.02495, eq. 11, pays -1 for a wrong ranking, arXiv:2505.16265 pays 0. Degenerate: a tie, and a judgement
     that cannot be read, is wrong.
     """
@@ -26,11 +26,14 @@ class RightRanking(Choice):
     mark: str = ":"
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
-        """Returns the numbers; AssayError for an answer that is no number."""
+        """Returns the numbers; AssayError for an answer that is no number, and for a prompt without responses."""
         wrong = next((row for row in rows if not str(row.get("answer", "")).isdigit()), None)
         if wrong is not None:
             told = f"the answer '{wrong['answer']}'" if "answer" in wrong else "the answer"
             raise AssayError(f"{told} of a prompt must be the number of its best response")
+        if any("responses" not in row for row in rows):
+            what = "a prompt has no field `responses`, so that there is nothing to judge"
+            raise AssayError(f"{what}. Use a file of judgements, with `responses` and `best`, or --task judging")
         return [1.0 if is_right(scores_in(row["completion"], self.mark), row) else self.wrong for row in rows]
 
 

@@ -12,7 +12,9 @@ from assay.core.errors import AssayError
 from assay.runs.options.group import Group, option
 
 if TYPE_CHECKING:
+    from assay.core.recipe import Recipe
     from assay.core.slots import Task
+    from assay.runs.user_code.judge import Judge
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ class OwnOptions(Group):
     tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
 
     judge: str | None = option(
-        None, "OpenAI-compatible server of a judge, http://HOST:PORT/v1; its key is in ASSAY_JUDGE_KEY", metavar="URL"
+        None,
+        "judge: an OpenAI-compatible server, http://HOST:PORT/v1 (key in ASSAY_JUDGE_KEY), or a function FILE.py:NAME "
+        "of prompts that returns answers",
+        metavar="JUDGE",
     )
     judge_model: str = option("default", "model name that the judge's server is asked for", metavar="NAME")
     judge_prompt: str | None = option(
@@ -52,6 +57,10 @@ class OwnOptions(Group):
     )  # fmt: skip
     judge_pairs: bool = option(False, "the judge compares with the row's answer, in both orders")
     judge_weight: float = option(1.0, "weight of the judge beside --reward (default: 1)")
+    rubric: str | None = option(
+        None, "rubric of a method that pays by one: a JSON list of name, pattern (in words with --judge), worth, limit",
+        metavar="FILE",
+    )  # fmt: skip
 
     reward_model: str | None = option(
         None, "run folder of a reward model (assay train reward-model) as a reward", metavar="RUN"
@@ -61,9 +70,9 @@ class OwnOptions(Group):
     def check(self) -> None:
         """Refuses limits that are not positive, and judge options without a judge."""
         if self.judge is not None:
-            from assay.runs.user_code.judge import check_url
+            from assay.runs.user_code.judge import check_judge
 
-            check_url(self.judge)
+            check_judge(self.judge)
         elif self.judge_prompt is not None or self.judge_pairs:
             raise AssayError("--judge-prompt and --judge-pairs need a judge. Add --judge http://HOST:PORT/v1.")
         if self.reward_range is not None:
@@ -87,6 +96,7 @@ class OwnOptions(Group):
 
     def sources(self) -> Iterator[str]:
         from assay.runs.user_code.addresses import needed_address
+        from assay.runs.user_code.judge import address_of
         from assay.runs.user_code.rewards import parsed_rewards
 
         for one in parsed_rewards(self.reward):
@@ -94,13 +104,15 @@ class OwnOptions(Group):
                 yield one.address.source
         for word in self.tool:
             yield needed_address(word, "--tool").source
+        if self.judge is not None and (address := address_of(self.judge)) is not None:
+            yield address.source
 
     def seals(self) -> dict[str, dict[str, str]]:
         """Returns digests of what the options trust beside code: the judge's server with its key, and its rubric."""
         from assay.runs.user_code import judge, reward_model
 
         found = {}
-        if self.judge is not None:
+        if self.judge is not None and judge.address_of(self.judge) is None:
             prompt = judge.rubric(self.judge_prompt, self.judge_pairs)
             found[judge.PREFIX + self.judge] = judge.seal(self.judge, prompt)
         if self.reward_model is not None:
@@ -110,27 +122,54 @@ class OwnOptions(Group):
     def anchored(self) -> OwnOptions:
         """Returns the options with absolute paths, so that a run can be resumed from any folder."""
         from assay.runs.user_code.addresses import needed_address
+        from assay.runs.user_code.judge import address_of
         from assay.runs.user_code.rewards import anchored_reward
 
         tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
         prompt = None if self.judge_prompt is None else str(Path(self.judge_prompt).resolve())
         model = None if self.reward_model is None else str(Path(self.reward_model).resolve())
         rewards = tuple(map(anchored_reward, self.reward))
-        return replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model)
+        judge = self.judge if self.judge is None else str(address_of(self.judge) or self.judge)
+        criteria = None if self.rubric is None else str(Path(self.rubric).resolve())
+        own = replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model)
+        return replace(own, judge=judge, rubric=criteria)
 
     def task(self, task: Task) -> Task:
         """Returns the task with own rewards in place of its verifier, and with tools."""
-        from assay.runs.user_code.judge import Judge, rubric
         from assay.runs.user_code.rewards import with_components, with_rewards
         from assay.runs.user_code.tools import tools_of
         from assay.tasks.language.tools import with_tools
 
         if self.reward:
             task = with_rewards(task, self.reward, self.reward_timeout)
-        if self.judge is not None:
-            prompt = rubric(self.judge_prompt, self.judge_pairs)
-            judge = Judge(self.judge, self.judge_model, prompt, self.judge_pairs)
+        if (judge := self.asked()) is not None:
             task = with_components(task, {"judge": judge}, {"judge": self.judge_weight})
         if not self.tool:
             return task
         return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout, self.tool_bytes)
+
+    def asked(self) -> Judge | None:
+        """Returns the judge; None without one."""
+        from assay.runs.user_code.judge import judge_of, rubric
+
+        if self.judge is None:
+            return None
+        prompt = rubric(self.judge_prompt, self.judge_pairs)
+        return judge_of(self.judge, self.judge_model, prompt, self.judge_pairs)
+
+    def recipe(self, recipe: Recipe, task: Task) -> Recipe:
+        """Returns the recipe whose parts ask the judge and pay by the rubric, where they can."""
+        from assay.core.settings import replaced
+        from assay.core.slots import JudgeReader, RubricReader
+        from assay.runs.user_code.rubric import criteria_of
+
+        if self.rubric is not None:
+            rows = criteria_of(self.rubric)
+            paid: Recipe = replaced(recipe, RubricReader, lambda part: part.with_rubric(rows))
+            if paid is recipe:
+                raise AssayError(f"--rubric does not fit '{recipe.name}', which pays by no rubric. Remove it.")
+            recipe = paid
+        judge = self.asked()
+        if judge is not None:
+            recipe = replaced(recipe, JudgeReader, lambda part: part.with_judge(judge.answers))
+        return recipe

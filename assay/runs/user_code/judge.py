@@ -1,4 +1,4 @@
-"""A judge: a chat model behind an OpenAI-compatible server that scores completions.
+"""A judge: a chat model behind an OpenAI-compatible server, or a function of prompts, that scores completions.
 
 A number is what the judge said and nothing else: a server that cannot be reached, or an answer that has no score in
 it, is an error that names the server. Answers are kept on disk, one JSON object a line, so that a text is judged once.
@@ -15,7 +15,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,9 @@ from urllib.parse import urlsplit
 
 from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
+from assay.rollouts.judgements import PAIR, preference
+from assay.runs.user_code.addresses import Address, parsed_address
+from assay.runs.user_code.rewards import function_of
 
 KEY = "ASSAY_JUDGE_KEY"
 """Environment variable with the API key; it is never written down."""
@@ -41,22 +44,21 @@ Answer:
 {completion}
 
 End with the line "Score: N"."""
-PAIR = """Which answer solves the task better?
-
-Task:
-{prompt}
-
-Answer A:
-{first}
-
-Answer B:
-{second}
-
-End with the line "Better: A", "Better: B" or "Better: tie"."""
 NUMBER = r"(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?"
 """A score, possibly out of something: 7, 7.5, 7/10."""
 PREFIX = "judge:"
 """Begins the name of a judge among the sources of own code."""
+
+
+def address_of(word: str) -> Address | None:
+    """Returns where a judge's function is, FILE.py:NAME or package.module:NAME; None for the address of a server."""
+    return None if "://" in word else parsed_address(word)
+
+
+def check_judge(word: str) -> None:
+    """Refuses a judge that is neither a function nor a server, or whose address has a password in it."""
+    if address_of(word) is None:
+        check_url(word)
 
 
 def check_url(url: str) -> None:
@@ -67,7 +69,7 @@ def check_url(url: str) -> None:
     except ValueError:  # a port out of range, or a bracket without its partner
         is_server = False
     if not is_server:
-        raise AssayError(f"--judge is '{url}'. Use the address of a server, such as http://localhost:8000/v1.")
+        raise AssayError(f"--judge is '{url}'. Use a server, such as http://localhost:8000/v1, or FILE.py:NAME.")
 
 
 def seal(url: str, prompt: str) -> dict[str, str]:
@@ -134,13 +136,13 @@ class Judge:
 
     def win(self, answer: str, own: str) -> float:
         """Returns 1 if an answer prefers `own` (A or B), 1/2 for a tie, else 0."""
-        stated = re.findall(r"[Bb]etter\W{1,4}(A|B|[Tt]ie)\b", answer) or re.findall(r"\b(A|B|[Tt]ie)\b", answer)
-        if not stated:
+        first = preference(answer)
+        if first is None:
             raise OwnCodeError(
                 f"judge {self.url} ({self.model}) preferred neither A nor B: {answer[-80:]!a}. Change the rubric "
                 '(--judge-prompt) so that it asks for "Better: A", "Better: B" or "Better: tie"'
             )
-        return 0.5 if stated[-1].lower() == "tie" else float(stated[-1] == own)
+        return first if own == "A" else 1.0 - first
 
     # ------------------------------------------------------------------------------------------------ answers
     def answers(self, prompts: Sequence[str]) -> list[str]:
@@ -213,6 +215,32 @@ class Judge:
         with self.file.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(json.dumps({"key": key, "answer": answer}) + "\n")
+
+
+@dataclass(frozen=True)
+class LocalJudge(Judge):
+    """A judge that is a user's function from a list of prompts to their answers; `url` is its address."""
+
+    function: Callable[[list[str]], Sequence[str]] = list
+
+    def answers(self, prompts: Sequence[str]) -> list[str]:
+        """Returns the function's answers; OwnCodeError unless it gives one text for each prompt."""
+        try:
+            found = list(self.function(list(prompts)))
+        except Exception as error:
+            raise OwnCodeError(f"judge {self.url} raised {error!r}. It takes prompts and returns texts") from error
+        if len(found) != len(prompts) or not all(isinstance(one, str) for one in found):
+            what = f"judge {self.url} returned {len(found)} answers to {len(prompts)} prompts"
+            raise OwnCodeError(f"{what}, or other things than texts. Return one text for each prompt")
+        return found
+
+
+def judge_of(word: str, model: str, prompt: str, pairs: bool) -> Judge:
+    """Returns the judge of an option: a server, or a function."""
+    address = address_of(word)
+    if address is None:
+        return Judge(word, model, prompt, pairs)
+    return LocalJudge(str(address), model, prompt, pairs, function=function_of(address)[1])
 
 
 def key_of(model: str, prompt: str) -> str:
