@@ -1,35 +1,14 @@
 """How far a policy moves when the reward does, by tables solved exactly and by training. Axes: S states, A actions."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import TABLE, Recipe, recipes
 from assay.methods.policy_cliff import recipe
-
-HARD = 1e-12
-"""An alpha whose policy is uniform over the best actions and 0 elsewhere, unless they are nearer than 1e-10."""
-
-
-Table = Tensor | Sequence[float] | Sequence[Sequence[float]]
-
-
-def soft_policy(reward_SA: Tensor, alpha: float, after_SA: Tensor | int, discount: float) -> Tensor:
-    """Returns softmax(Q / alpha), Q = R + discount V(after), V = alpha log sum_a e^(Q / alpha), [S, A]."""
-    found = reward_SA
-    for _ in range(400 if discount else 0):
-        found = reward_SA + discount * alpha * (found / alpha).logsumexp(1)[after_SA]
-    return (found / alpha).softmax(1)
-
-
-def moved(reward: Table, change: Table, alpha: float = HARD, after: Tensor | int = 0, discount: float = 0.0) -> float:
-    """Returns the largest total variation of the optimal policy over states when the change is added to the reward."""
-    first, more = (torch.atleast_2d(torch.as_tensor(one).double()) for one in (reward, change))
-    before, later = (soft_policy(one, alpha, after, discount) for one in (first, first + more))
-    return float((before - later).abs().sum(1).max() / 2)
+from assay.statistics import largest_shift, policy_shift
+from assay.statistics.sensitivity import state_values
 
 
 def smallest_move(discount: float) -> float:
@@ -37,7 +16,7 @@ def smallest_move(discount: float) -> float:
     worth having; the reward of one side rises, that of the other falls.
     """
     reward, change = [[1.0, 1.0], [1.0, -1e3], [1.0, -1e3]], [[1e-4, -1e-4], [1e-4, 1e-4], [-1e-4, -1e-4]]
-    return moved(reward, change, 1.0, torch.tensor([[1, 2], [1, 1], [2, 2]]), discount) * (1 - discount) / 0.5e-4
+    return policy_shift(reward, change, 1.0, [[1, 2], [1, 1], [2, 2]], discount) * (1 - discount) / 0.5e-4
 
 
 def largest_move() -> float:
@@ -45,7 +24,7 @@ def largest_move() -> float:
     draw, found = torch.Generator().manual_seed(0), []
     for _ in range(8):
         reward, change = (torch.randn(4, 3, generator=draw).double() for _ in range(2))
-        distance = moved(reward, 0.1 * change, 0.2, torch.randint(0, 4, (4, 3), generator=draw), 0.5)
+        distance = policy_shift(reward, 0.1 * change, 0.2, torch.randint(0, 4, (4, 3), generator=draw), 0.5)
         found.append(distance * 2 * 0.2 * (1 - 0.5) / float(0.1 * change.abs().max()))
     return max(found)
 
@@ -78,35 +57,39 @@ CLAIMS = Claims(
               lambda: probes.at_posterior(recipe(), ARMS, REFERENCE, 0.1, 3).expected.norm(), at_most=1e-9,
               of="theory"),
         Exact("in a tie of two the smallest change moves half of the policy",
-              lambda: moved((1, 1), (0, 1e-6)), equals=0.5),
+              lambda: policy_shift((1, 1), (0, 1e-6)), equals=0.5),
         Exact("in a tie of three the smallest change moves two thirds of the policy",
-              lambda: moved((1, 1, 1), (0, 0, 1e-6)), equals=2 / 3, of="theory"),
+              lambda: policy_shift((1, 1, 1), (0, 0, 1e-6)), equals=2 / 3, of="theory"),
         Exact("a tie broken the other way moves all of the policy",
-              lambda: moved((1 + 1e-6, 1), (-1e-6, 1e-6)), equals=1.0, of="theory"),
+              lambda: policy_shift((1 + 1e-6, 1), (-1e-6, 1e-6)), equals=1.0, of="theory"),
         Exact("the soft policy moves by sigmoid(2 eps / alpha) - 1/2 with eps and alpha 0.1",
-              lambda: moved((1, 1), (0.1, -0.1), 0.1), equals=0.3807971, tolerance=1e-7, of="theory"),
+              lambda: policy_shift((1, 1), (0.1, -0.1), 0.1), equals=0.3807971, tolerance=1e-7, of="theory"),
         Exact("the soft policy moves by sigmoid(2 eps / alpha) - 1/2 with eps 0.01 and alpha 0.1",
-              lambda: moved((1, 1), (0.01, -0.01), 0.1), equals=0.0498340, tolerance=1e-7, of="theory"),
+              lambda: policy_shift((1, 1), (0.01, -0.01), 0.1), equals=0.0498340, tolerance=1e-7, of="theory"),
         Exact("the bound of a move is reached as eps vanishes", lambda: smallest_move(0.0), equals=1.0, tolerance=1e-6,
               of="theory"),
         Exact("with discount 0.9 the bound of a move is reached as eps vanishes",
               lambda: smallest_move(0.9), equals=1.0, tolerance=1e-6, of="theory"),
         Exact("no random table exceeds the bound of a move", largest_move, at_most=1.0, of="theory"),
-        Exact("a change within half of the gap moves nothing", lambda: moved((1, 0.9), (-0.049, 0.049)), equals=0.0,
-              of="theory"),
+        Exact("a change within half of the gap moves nothing",
+              lambda: policy_shift((1, 0.9), (-0.049, 0.049)), equals=0.0, of="theory"),
         Exact("a change beyond half of the gap moves all of the policy",
-              lambda: moved((1, 0.9), (-0.051, 0.051)), equals=1.0, of="theory"),
+              lambda: policy_shift((1, 0.9), (-0.051, 0.051)), equals=1.0, of="theory"),
         Exact("(1, 1, 0) + w (0, 1, 5) has one best action for w from 1e-6 to 0.249",
-              lambda: moved((1.0, 1.000001, 0.000005), (0.0, 0.248999, 1.244995)), equals=0.0, of="theory"),
+              lambda: policy_shift((1.0, 1.000001, 0.000005), (0.0, 0.248999, 1.244995)), equals=0.0, of="theory"),
         Exact("(1, 1, 0) + w (0, 1, 5) has another best action for w from a quarter on",
-              lambda: moved((1.0, 1.249, 1.245), (0.0, 0.002, 0.01)), equals=1.0, of="theory"),
+              lambda: policy_shift((1.0, 1.249, 1.245), (0.0, 0.002, 0.01)), equals=1.0, of="theory"),
+        Exact("an error of 0.06 in any one reward moves all of (1, 0.9, 0)", lambda: largest_shift((1, 0.9, 0), 0.06),
+              equals=1.0, of="theory"),
+        Exact("an error of 0.06 in any one reward moves 0.28 of (1, 0.9, 0) with alpha 0.1",
+              lambda: largest_shift((1, 0.9, 0), 0.06, 0.1), equals=0.2808903, tolerance=1e-7, of="theory"),
         Measured("policies trained on rewards 0.04 apart end nearer each other than without the KL", "",
                  distances(recipe(TABLE, 0.5)),
                  distances(recipes.rloo(TABLE)), expect=Expect.BELOW, seeds=10, minutes=1.0,
                  about=About.HEADLINE),
     ),
     mutants=(
-        Edit("values of the hard policy", soft_policy, "alpha * (found / alpha).logsumexp(1)", "found.amax(1)"),
-        Edit("no factor one half", moved, ".max() / 2", ".max()"),
+        Edit("values of the hard policy", state_values, "if not alpha", "if True"),
+        Edit("no factor one half", policy_shift, ".max() / 2", ".max()"),
     ),
 )

@@ -4,7 +4,8 @@
 
 2025 (arXiv:2507.20150). Where actions tie, the smallest change of the reward moves the best policy from one to the
 other; within the gap between the best action and the next it moves nothing. The recipe is rloo with the KL to its start
-in the reward, whose only optimum is the soft policy; the claims solve tables for both and measure the move.
+in the reward, whose only optimum is the soft policy. `assay.statistics.policy_shift` computes the move on tables,
+`largest_shift` the largest one under an error of a given size; claims hold both.
 """
 
 from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_kl_in_reward

@@ -10,6 +10,7 @@ numbers are `Estimate`s: a value with a confidence interval and the count behind
     trials             blind randomised paired trials with exact tests
     datasets           quality and coverage of offline datasets
     tuning             search on some seeds, report on fresh ones
+    sensitivity        how far a change of the reward moves the optimal policy
 """
 
 from assay.statistics.curves import performance_profile, sample_efficiency
@@ -17,6 +18,7 @@ from assay.statistics.datasets import described, state_action_coverage, trajecto
 from assay.statistics.intervals import Estimate, difference_interval, mean_interval
 from assay.statistics.passk import coverage, crossover, majority_at_k, majority_vote, pass_at_k, pass_at_k_intervals
 from assay.statistics.scores import bootstrap, compare, iqm, mean, median, optimality_gap, probability_of_improvement
+from assay.statistics.sensitivity import largest_shift, optimal_policy, policy_shift
 from assay.statistics.sequential import SequentialTest, decide
 from assay.statistics.tuning import Choice, HyperbandSearch, RandomSearch, Space, TuningPlan, Uniform, Whole, tune
 
@@ -38,15 +40,18 @@ __all__ = [
     "described",
     "difference_interval",
     "iqm",
+    "largest_shift",
     "majority_at_k",
     "majority_vote",
     "mean",
     "mean_interval",
     "median",
+    "optimal_policy",
     "optimality_gap",
     "pass_at_k",
     "pass_at_k_intervals",
     "performance_profile",
+    "policy_shift",
     "probability_of_improvement",
     "sample_efficiency",
     "state_action_coverage",
