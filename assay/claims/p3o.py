@@ -80,6 +80,10 @@ CLAIMS = Claims(
         Measured("where rewards have an offset of the prompt it learns faster than reinforce: mean true score", "judge",
                  recipe(PLACES, beta=0.0), recipes.reinforce(PLACES).set("group_size", 2), Area("true_score"),
                  seeds=10, minutes=6.0, steps=60, looks=2, about=About.MECHANISM),
+        Measured("with four passes over a batch it learns faster than rloo with two answers and as many passes: mean "
+                 "true score", "judge", recipe(PLACES, beta=0.0).set("source.epochs", 4),
+                 recipes.rloo(PLACES).set("group_size", 2).set("source.epochs", 4), Area("true_score"), seeds=10,
+                 minutes=12.0, steps=60, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("the mean over answers", PairGradient.count, " // 2", ""),

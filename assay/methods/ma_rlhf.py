@@ -47,6 +47,8 @@ METHOD = Method(
     family="credit assignment",
     base=recipes.ppo,
     departures=(
+        "what it gains over ppo here a longer lambda gains too: mean pass rate 0.315, ppo with 0.95^(1/5) 0.313, ppo "
+        "with 0.95 0.268 (key-decisions:length=32, five seeds)",
         "a macro action's value is that of its first state; the authors' mean over its states biases the gradient",
         "rewards inside a macro action are summed, as in the paper; the authors' code takes their mean",
         "each token has its own ratio, as in the authors' code; the paper writes the macro action's joint ratio",

@@ -82,6 +82,7 @@ METHOD = Method(
         "the clip of `joint` is written from knowledge of the paper; inside its range the gradient is the other one's",
         "the KL coefficient is 0.05; the paper sweeps it",
         "with more than two answers a prompt all pairs count; the paper has two",
+        "at ratio 1, and so with one update a batch, it is rloo with two answers: a prompt's offset cancels in both",
         "two updates a batch in one pass: `--set source.epochs=4` takes several passes, as the paper does",
     ),
 )
