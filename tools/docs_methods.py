@@ -61,6 +61,7 @@ def method_page(key: str) -> str:
         "Run it": run_text(key, method),
         "Claims": claims_text(facts),
         "Departures from the paper": bullets(facts["departs"]) or "None.",
+        **{name.title(): bullets(facts[name]) for name in ("results", "pilots") if facts[name]},
         "Variants": variants_text(key, method),
         "Mutants": mutants_text(key, facts["mutants"]),
         "Settings": settings_text(facts),
@@ -194,7 +195,7 @@ def claims_text(facts: Mapping[str, Any]) -> str:
     rows = [
         (
             badge(one["verdict"], facts["states"].get(one["name"])),
-            plain(one["name"]),
+            plain(claims.told_name(one, facts["about"])),
             plain(claims.found(one)),
             plain(claims.expected(one)),
         )
@@ -208,6 +209,9 @@ def claims_text(facts: Mapping[str, Any]) -> str:
         words = f"{capital(claims.MEANINGS['stale'])}: `assay claim {facts['name']}` measures again."
         told.append(f'!!! warning "Stale"\n    {words}')
     told.append(table(("verdict", "claim", "found", "expected"), rows))
+    known = {one["name"] for one in verdict["claims"]}
+    new = [claims.told_name(one, facts["about"]) for one in facts["claims"] if one["name"] not in known]
+    told += [f"Stated since, not recorded yet:\n\n{bullets(new)}"] if new else []
     told += [figure(one) for one in verdict["claims"] if one["kind"] == "measured" and "estimate" in one]
     return "\n\n".join(told)
 
@@ -266,7 +270,7 @@ def family_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the methods of a family."""
     lines = []
     for row in rows:
-        verdict = badge(row["verdict"]["verdict"], row["state"]) if row["verdict"] else badge("no verdict")
+        verdict = badge(row["headline"], row["state"]) if row["verdict"] else badge("no verdict")
         letters = "".join(methods.LETTERS[world] for world in methods.LETTERS if world in row["worlds"])
         name, text = f"[{row['name']}]({row['name']}.md)", methods.summary(row).plain
         told = f'<span class="wide">{capital(text).replace(chr(10), "<br>")}</span>'
@@ -276,11 +280,11 @@ def family_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def legend(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the meaning of letters, verdicts and counts."""
-    counts = Counter(row["verdict"]["verdict"] if row["verdict"] else "no verdict" for row in rows)
+    counts = Counter(row["headline"] if row["verdict"] else "no verdict" for row in rows)
     counts["stale"] = sum(row["state"] == stamps.STALE for row in rows)
     lines = [(badge(word), str(counts[word]), text) for word, text in claims.MEANINGS.items() if counts[word]]
     letters = f"**worlds**: {methods.LETTERS_IN_WORDS}."
-    effect = "**effect**: ours minus theirs of the first measured claim, 95 % interval; points are percentage points."
+    effect = "**effect**: ours minus theirs of the headline's first claim, 95 % interval; points are percentage points."
     mutants = "**mutants**: wrong versions of the method that its exact claims reject, of those that change a run."
     return "\n\n".join([table(("verdict", "methods", "meaning"), lines), letters, effect, mutants])
 

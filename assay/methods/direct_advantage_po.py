@@ -113,6 +113,8 @@ METHOD = Method(
         "share of several), and the generator completes; the last step ends in the outcome, not in the critic",
         "samples are drawn from the fixed reference at every step instead of once; loss over beta; beta 0.5 and 100 "
         "critic steps are not the paper's, whose settings were not found",
+    ),
+    pilots=(
         "three designs: two on the pass rate on key-decisions:length=8 (0.05 and 0.09, whole answers 0.06 and 0.17, "
         "dpo 0.79; 2 pilot seeds), with a critic that saw no token; the third is on credit",
     ),

@@ -239,6 +239,8 @@ METHOD = Method(
         "a network counts where an autoencoder of its own replay reconstructs (s, a) as well as 95 % of it, and all do "
         "where none does; the authors' indicator is predictive coding, whose form and threshold we did not find",
         "at most as many problems as the program has phases",
+    ),
+    results=(
         "regimes fixed per episode are not a rectangular set: with wind 0.2 in windy-walk pi waits forever in the calm",
     ),
 )

@@ -196,6 +196,8 @@ METHOD = Method(
         "modes begin, or are refused; lhrm-hgpo:tags forces the paper's tags",
         "4 answers in each mode instead of 2; all tied best ones have rank 1 (the paper does not say)",
         "KL of tokens to the start, not of whole answers to a reference of each outer iteration; a mean over sequences",
+    ),
+    pilots=(
         "three designs were tried: with 16 shared features grpo is ahead, 0.74 to 0.53 (3 pilot seeds); with both "
         "modes equally likely at the start they tie, 0.98; in the claim's design its pass rate is 0.93, grpo's 0.97",
     ),

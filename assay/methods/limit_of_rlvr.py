@@ -56,6 +56,8 @@ METHOD = Method(
     departures=(
         "a measurement of grpo: the recipe is grpo's, `boundary` samples start and trained policy",
         "no distilled policy as a third curve, and no perplexity of answers under the start",
+    ),
+    pilots=(
         "one design was tried, rank 4: docs/testbeds.md had shown both ends of the curve for grpo",
     ),
 )

@@ -67,6 +67,8 @@ METHOD = Method(
     departures=(
         "the lowest 1 % are those of the whole batch by recorded log-probabilities, not of each micro-batch by current",
         "the clip is off on both sides, as in the released on-policy scripts, also with several updates a batch",
+    ),
+    pilots=(
         "3 pilot seeds: distinct@64 0.87, without the pull 0.88; ten times the pull on ten times the tokens: 0.87 at a "
         "pass rate of 0.68 instead of 0.74. Two designs tried; a first measurement was cut off at seed 8, unseen",
     ),

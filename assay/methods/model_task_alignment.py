@@ -147,6 +147,8 @@ METHOD = Method(
         "incorrect pays 1 - right; the released function for mathematics pays right answers",
         "format and entropy rewards are left out; right answers alone: nsr:psr",
         "alignment is varied by supervised steps of one small model; theirs are other models and tasks",
+    ),
+    pilots=(
         "piloted on seeds 900 to 902: 10 to 200 supervised steps; at rate 1e-3 no shortcut gained on the strong start "
         "(1 seed), so 3e-4; one example on it: 0.00 after 10 steps (2 seeds), -0.23 after 60 (3)",
     ),

@@ -32,7 +32,7 @@ METHOD = Method(
     variants={"pacs-unbalanced": unbalanced},
     departures=(
         "beta is 1; the authors' scripts also have 2",
-        "four updates a batch of answers, as in the authors' scripts; against rloo without a clip, eight passes each, "
-        "3 pilot seeds show no difference (0.708 and 0.705)",
+        "four updates a batch of answers, as in the authors' scripts",
     ),
+    pilots=("against rloo without a clip, eight passes each, 3 pilot seeds show no difference (0.708 and 0.705)",),
 )

@@ -24,6 +24,8 @@ METHOD = Method(
     departures=(
         "the paper is theory and has no algorithm: rloo with the KL in its reward is our choice of estimator",
         "transitions of the tables are certain; the paper's bound holds for random ones too",
+    ),
+    pilots=(
         "measured in one design: three arms, two of them tied, rewards apart by 0.04",
     ),
 )

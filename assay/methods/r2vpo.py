@@ -105,6 +105,8 @@ METHOD = Method(
         "no replay of earlier batches",
         "eight updates a batch of answers, four passes of two: in one pass V stays below 0.002 and the multiplier is 0 "
         "from step 4 on; with four it rises to 6.6 and holds V at 0.010 (sorting-3, steps 5 to 13, one pilot seed)",
+    ),
+    results=(
         "with eight passes on levels V is 0.008 without a bound: the default target acts only at larger steps; at "
         "0.002 the pass rate after 50 steps is 0.63 instead of 0.89 (3 pilot seeds; two designs tried)",
     ),

@@ -234,6 +234,6 @@ METHOD = Method(
         "opmd": partial(recipe, keeps=EveryDecision(), penalty=(KlToBehaviour(),)),
     },
     departures=("dropped samples leave the mean over tokens too",
-             "stale: answers of 40 updates ago, where the paper trains 20 updates on one rollout",
-             "with parameters shared by all prompts (rank 4) the mask slows learning too; no third design was tried"),
+             "stale: answers of 40 updates ago, where the paper trains 20 updates on one rollout"),
+    results=("with parameters shared by all prompts (rank 4) the mask slows learning too; no third design was tried",),
 )

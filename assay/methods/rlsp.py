@@ -64,6 +64,8 @@ METHOD = Method(
         "tokens instead of characters / 4; an answer is any text that is not blank, theirs the first box",
         "no judge of effort (give one as a component of the sum), no frozen actor in the first steps, temperature 1",
         "the weights and gamma of rlsp-search are our choice: the paper's were not found",
+    ),
+    pilots=(
         "measured on `redo`, where a step of search is a value taken back, as the task says; one design was tried",
     ),
 )

@@ -21,6 +21,10 @@ FAMILIES = (
 class Method:
     """One method: its paper, recipe and departures from the paper. Its claims are `assay/claims/KEY.py`.
 
+    `departures` are differences from the paper and its code, also what it measures and the claims here do not, with
+    the reason; `pilots` say what was tried before a claim was stated, and on which seeds; `results` say what was found
+    beside the claims, and why a verdict fell as it did.
+
     `presets` are the kinds of task it works with, the four of EVERY unless given; `default_task` is the task it is
     shown on. The formula is in the module's docstring. `key` is its name if that is not the module's with '-' for '_'.
     `base` makes the recipe that it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a
@@ -42,3 +46,5 @@ class Method:
     aliases: tuple[str, ...] = ()
     variants: Mapping[str, Callable[..., Recipe]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    pilots: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()

@@ -90,14 +90,19 @@ def verdict_table(
         table.add_column(heading, overflow="fold")
     for claim in verdict["claims"]:
         shown = with_state(claim["verdict"], (states or {}).get(claim["name"]))
-        subject = claim.get("about") or (about or {}).get(claim["name"], "")
-        name = Text.assemble((f"{subject}: " if subject else "", "dim"), claim["name"])
-        table.add_row(shown, name, Text(found(claim)), Text(expected(claim)))
+        name = told_name(claim, about or {})
+        table.add_row(shown, Text(name), Text(found(claim)), Text(expected(claim)))
     if not verdict["claims"]:
         table.add_row("", "it states no claims: add CLAIMS or METHOD.claims to its file")
     if verdict.get("file"):
         table.caption, table.caption_justify = Text(f"written to {verdict['file']}", style="dim"), "left"
     return table
+
+
+def told_name(claim: Mapping[str, Any], about: Mapping[str, str]) -> str:
+    """Returns the claim's sentence after what it is about: headline, mechanism or component; exact ones alone."""
+    subject = about.get(claim["name"]) or claim.get("about")
+    return f"{subject}: {claim['name']}" if subject else str(claim["name"])
 
 
 def replication_table(rows: Sequence[Mapping[str, Any]]) -> Table:

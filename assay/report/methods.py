@@ -116,6 +116,8 @@ def method_facts(name: str) -> dict[str, Any]:
         "base": None if method.base is None else method.base(method.presets[0]).name,
         "changes": told(changes or ()),
         "departs": list(method.departures),
+        "pilots": list(method.pilots),
+        "results": list(method.results),
         "parts": part_names(recipe),
         "recipe": describe(recipe),
         "settings": {".".join(path): describe(value) for path, value in settings(recipe).items()},
@@ -296,10 +298,17 @@ def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, eve
                 out.print(f"  {path} = {json.dumps(value)}", markup=False)
     line(out, "departures from the paper", "" if facts["departs"] else "none")
     bullets(out, facts["departs"])
+    for name in ("pilots", "results"):
+        if facts[name]:
+            line(out, name, "")
+            bullets(out, facts[name])
     line(out, "mutants rejected by its exact claims", claims.mutant_words(facts["mutants"]))
     out.print()
     if facts["verdict"]:
         out.print(claims.verdict_table(facts["verdict"], facts["states"], facts["about"]))
+        if new := [name for name, state in facts["states"].items() if state == stamps.NEW]:
+            line(out, "claims", "stated since, not measured yet")
+            bullets(out, [f"{facts['about'][name]}: {name}" for name in new])
     else:
         line(out, "claims", "not measured yet")
         bullets(out, [f"{claim['name']} ({claim['kind']})" for claim in facts["claims"]])
