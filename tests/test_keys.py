@@ -44,6 +44,7 @@ NAMED: dict[str, str] = {
     "envpool in runs/library_versions.py": "the package EnvPool, whose version a run records",
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
     "reward_model in runs/options/own.py": "the option --reward-model",
+    "reward_model in runs/keywords.py": "the option --reward-model",
     "reward_model in runs/plan.py": "the option --reward-model",
     "reward_model in runs/user_code/reward_model.py": "the option --reward-model",
     "Finished in runs/worker.py": "a word of a sentence",

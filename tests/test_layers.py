@@ -66,6 +66,7 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
     "huggingface_hub": {"models.pretrained"},
+    "pyarrow": {"tasks.language.rows"},
     **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
     "ray": {"runs.distributed.ray_cluster"},
     "vllm": set(),

@@ -18,7 +18,7 @@ from assay.core import slots
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored, State
 from assay.core.slots import Ask, Body, Scene
-from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.core.spaces import MASK, Box, Context, Discrete, Spec
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
@@ -35,6 +35,10 @@ class Broken(CategoricalPolicy):
     def __init__(self, mistake: str) -> None:
         super().__init__(Perceptron((8,)).outputs(CHOICES, Ask((3,))))
         self.mistake = mistake
+
+    def logits(self, context: Context) -> Tensor:
+        ignores = self.mistake == "masked"
+        return super().logits({name: value for name, value in context.items() if not (ignores and name == MASK)})
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         action, logp = super().act(context, uniform)
@@ -101,7 +105,7 @@ def test_law_catches_an_actor_in_the_tasks_units() -> None:
     assert_caught(ACTOR, "rescaled", OwnUnitsActor())
 
 
-LAWS = ("finite", "normalised", "agree", "frequencies", "repeats", "rows_alone", "dtype", "learns")
+LAWS = ("finite", "normalised", "agree", "frequencies", "repeats", "rows_alone", "masked", "dtype", "learns")
 
 
 @pytest.mark.parametrize("law", [*LAWS, "runs"])

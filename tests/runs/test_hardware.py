@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from assay.cli.main import parser
-from assay.cli.train_command import chosen_settings, parallel_seeds
+from assay.cli.options import plan_arguments
+from assay.cli.train_command import parallel_seeds
 from assay.core.errors import AssayError
 from assay.engine import machine
 from assay.engine.machine import repeatable
@@ -34,7 +35,7 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chosen(*words: str) -> tuple[Placement, RunOptions]:
     """What the words of a command line give."""
-    found = chosen_settings(parsed(*words))
+    found = plan_arguments(parsed(*words))
     return found["placement"], found["options"]
 
 
@@ -94,7 +95,7 @@ def test_an_adapter_that_was_saved_is_not_compiled(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_gpu")
 def test_seeds_train_in_turn_where_the_gpu_was_chosen() -> None:
     options = parsed("--model", "M", "--seeds", "3")
-    assert parallel_seeds(options, chosen_settings(options)["placement"], 3) == 1
+    assert parallel_seeds(options, plan_arguments(options)["placement"], 3) == 1
 
 
 @pytest.mark.usefixtures("_gpu")

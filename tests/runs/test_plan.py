@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from assay import recipes
 from assay.cli import main as cli
-from assay.cli.train_command import chosen_settings
+from assay.cli.options import plan_arguments
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
@@ -203,7 +203,7 @@ def test_the_command_that_repeats_a_plan_makes_the_same_plan(name: str, task: st
     plan = make_plan(name, task, steps=30, seed=4, settings=changes, warmup=3, placement=placement)
     words = shlex.split(repeat_command(plan))
     options = cli.parser().parse_args(words[1:])
-    again = make_plan(options.name, options.task, seed=options.seed, **chosen_settings(options))
+    again = make_plan(options.name, options.task, seed=options.seed, **plan_arguments(options))
     assert again.config() == plan.config() | {"settings": again.config()["settings"]} | {
         "fingerprint": again.config()["fingerprint"]
     }

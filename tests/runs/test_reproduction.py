@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_records_its_commit_and_every_package_that_computes(run: Path) -> None:
     recorded = json.loads((run / "config.json").read_text())["versions"]
-    assert recorded["torch"] == str(torch.__version__)
+    assert recorded["torch"].split("+")[0] == str(torch.__version__).split("+")[0]
     assert recorded["numpy"] == np.__version__
     assert recorded == versions.library_versions()
     assert versions.installed_version("no-such-package") is None

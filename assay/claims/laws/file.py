@@ -122,7 +122,7 @@ def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         out = Path(folder) / "reports.jsonl"
         code = "from assay.claims.laws.file import write_reports; write_reports()"
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).resolve().parents[3])  # above the package: its rooms are not modules of Python's
         paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         with subprocess.Popen(
             [sys.executable, "-c", code, str(path), str(out)],
