@@ -80,6 +80,18 @@ def test_digests_cover_what_is_imported_and_nothing_else(tmp_path: Path) -> None
     assert sorted(digests(str(folder / "mine.py"))) == files
 
 
+def test_claims_are_no_part_of_the_code_that_trains_and_an_edit_of_them_is_loaded(tmp_path: Path) -> None:
+    path, head = tmp_path / "mine.py", "RATE = 1.0\n"
+    path.write_text(f"{head}CLAIMS = (\n    'it learns',\n)\nSTEPS = 2\n")
+    before, first = digests(str(path)), load(str(path))
+    path.write_text(f"{head}CLAIMS = ('it learns faster',)\nSTEPS = 2\n")
+    assert digests(str(path)) == before
+    assert (first.CLAIMS, load(str(path)).CLAIMS) == (("it learns",), ("it learns faster",))
+    for changed in ("CLAIMS = ('it learns faster',)\nSTEPS = 3\n", "CLAIMS = (); RATE = 2.0\nSTEPS = 2\n"):
+        path.write_text(f"{head}{changed}")
+        assert digests(str(path)) != before
+
+
 def test_an_import_path_is_found_without_importing_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, loud__things="raise RuntimeError('imported')")
     (tmp_path / "loud" / "__init__.py").write_text("raise RuntimeError('imported')")

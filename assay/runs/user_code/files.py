@@ -23,15 +23,32 @@ NOT_LOCAL = {*sys.stdlib_module_names, "assay"}
 def digests(source: str) -> dict[str, str]:
     """Returns sixteen hex digits of the SHA-256 of each file of a source, by its path relative to the source's folder.
 
-    AssayError if a file cannot be read or is not Python.
+    The statement CLAIMS = ... of a file is left out: what a method promises does not change its runs. AssayError if a
+    file cannot be read or is not Python.
     """
     if is_given(source):
         return function_digest(source)
     root, only = place_of(source)
     return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        str(path.relative_to(root)): hashlib.sha256(without_claims(path)).hexdigest()[:16]
         for path in sorted(closure(file_of(source), root, only))
     }
+
+
+def without_claims(path: Path) -> bytes:
+    """Returns a file's bytes without the lines of a statement CLAIMS = ... at the top level; one that shares a line with
+    another statement stays.
+    """
+    text = path.read_bytes()
+    body = ast.parse(text, str(path)).body if b"CLAIMS" in text else []
+    lines = text.split(b"\n")
+    for node in reversed(body):
+        rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        is_alone = not any(other is not node and {other.lineno, other.end_lineno} & set(rows) for other in body)
+        names = [one.id for one in getattr(node, "targets", ()) if isinstance(one, ast.Name)]
+        if names == ["CLAIMS"] and is_alone:
+            del lines[rows.start - 1 : rows.stop - 1]
+    return b"\n".join(lines)
 
 
 def file_of(source: str) -> Path:

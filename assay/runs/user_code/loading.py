@@ -23,6 +23,8 @@ PREFIX = "own_"
 """Names of modules from files begin with it; the rest is the file's stem and a hash of its path."""
 STAMP = "__assay_code__"
 """Name in a loaded module: its source and the digests of its files."""
+WHOLE = "__assay_whole__"
+"""Name in a module that was loaded from a file: the digest of all of it, claims included."""
 
 
 def load(source: str) -> ModuleType:
@@ -36,8 +38,8 @@ def load(source: str) -> ModuleType:
         return imported(source)
     path, stamp = file_of(source), {"source": source, "files": digests(source)}
     name = f"{PREFIX}{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
-    known = sys.modules.get(name)
-    if known is not None and vars(known).get(STAMP) == stamp:
+    known, whole = sys.modules.get(name), sha256(path.read_bytes()).hexdigest()
+    if known is not None and vars(known).get(STAMP) == stamp and vars(known).get(WHOLE) == whole:
         return known
     spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     assert spec is not None, "a .py file has a spec"
@@ -51,6 +53,7 @@ def load(source: str) -> ModuleType:
         del sys.modules[name]
         raise failed(str(path), error) from error
     setattr(module, STAMP, stamp)
+    setattr(module, WHOLE, whole)
     return module
 
 
