@@ -14,8 +14,8 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import COLUMNS, Draw, Experience, Need, Origin, State, concatenate
-from assay.core.score_range import UNIT, check_unit, is_inside
-from assay.core.slots import Scene, TextTask, logp_of
+from assay.core.score_range import UNIT, check_unit, is_inside, readers_of
+from assay.core.slots import Scene, Task, TextTask, logp_of
 from assay.core.slots.scene import NO_STARTS
 from assay.core.verifier import COMPONENT, VERIFIED
 from assay.engine.engine import Engine
@@ -156,16 +156,27 @@ def apply_rewards(recipe: Recipe, scene: Scene, states: Sequence[State], fresh: 
     """Applies the recipe's rewards in order; OwnCodeError for scores of texts that its parts cannot read."""
     for place, (part, state) in enumerate(zip(recipe.rewards, states, strict=True)):
         fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
-    if VERIFIED in fresh.extra and isinstance(scene.task, TextTask):
+    if "score" in fresh.extra and (VERIFIED in fresh.extra or not isinstance(scene.task, TextTask)):
         check_scores(recipe, scene.task, fresh, scene.split)
     return fresh
 
 
-def check_scores(recipe: Recipe, task: TextTask, rewarded: Experience, split: int) -> None:
-    """Raises OwnCodeError, with the row, if a part reads outcomes as right or wrong and a score is not from 0 to 1."""
+def check_scores(recipe: Recipe, task: Task, rewarded: Experience, split: int) -> None:
+    """Raises AssayError if a part reads outcomes as right or wrong and a score is not from 0 to 1; of texts with the
+    row and both ways to repair it.
+    """
     ended = (rewarded.terminal | rewarded.truncated).any(1)
     scores = torch.where(ended, rewarded.column("score"), 0.0).tolist()
-    if all(is_inside(score, UNIT) for score in scores):
+    outside = [score for score in scores if not is_inside(score, UNIT)]
+    if not outside:
+        return
+    if not isinstance(task, TextTask):
+        for reader in readers_of(recipe)[:1]:
+            raise AssayError(
+                f"{reader} of '{recipe.name}' reads outcomes as right (above 1/2) or wrong, but an episode of task "
+                f"'{task.name}' has the return {outside[0]:g}. Use a task whose returns are from 0 to 1, or a method "
+                "that compares returns, such as grpo or ppo"
+            )
         return
     own = [name.removeprefix(COMPONENT) for name in rewarded.extra if name.startswith(COMPONENT)]
     names = f"reward {' + '.join(own)}" if own else f"the score of task '{task.name}'"

@@ -36,6 +36,13 @@ class AsProbability(Prepare):
 
 
 @dataclass(frozen=True)
+class SuccessLabel(RewardToGo):
+    """The outcome of the answer, from 0 to 1, as `return` of its decisions: the label of a success probability."""
+
+    reads_shares: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class RegressSteps(Objective):
     """Mean over segments of (A - beta s)^2 / (2 beta): s sums the log-ratio to the reference over the segment's
     decisions, A is their common advantage.
@@ -76,7 +83,7 @@ def critic(preset: Preset = LANGUAGE) -> Recipe:
     """The first phase: the start's own answers, whose outcome is the label of each of their states."""
     loss = Td(Column("return"), Logistic(), OfState("value"), SequenceMean())
     stage = Stage("value", trains=("value",), critic=(loss,), optimizer=preset.optimizer)
-    base = replace(recipes.group_reinforce(preset), name="success", credit=(RewardToGo(),))
+    base = replace(recipes.group_reinforce(preset), name="success", credit=(SuccessLabel(),))
     return replace(base, stages=(stage,), critics={"value": preset.value})
 
 

@@ -20,6 +20,7 @@ from assay.claims.find import find_claims
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Scored
+from assay.core.score_range import readers_of
 from assay.core.settings import describe, settings
 from assay.core.slots import Scene
 from assay.engine import evaluation
@@ -97,9 +98,16 @@ def task_for(name: str, world: str) -> str:
 
 
 def worlds_of(name: str, everywhere: bool) -> list[str]:
-    """The worlds to train a method in; a method of preference pairs alone has none."""
+    """The worlds to train a method in; a method of preference pairs alone has none. Where outcomes are read as right or
+    wrong, returns outside of 0 to 1 are refused, which `tests/runs/test_reward_range.py` tries.
+    """
     method = catalogue.methods()[name]
-    own = [world.name for world in method.presets if world.name in TASK_OF_WORLD]
+    returns = (CONTROL.name, CONTINUOUS.name)
+    own = [
+        world.name
+        for world in method.presets
+        if world.name in TASK_OF_WORLD and not (world.name in returns and readers_of(method.recipe(world)))
+    ]
     home = preset_for(catalogue.find_task(method.default_task)).name
     return own if everywhere else sorted(own, key=lambda one: one != home)[:1]
 

@@ -11,6 +11,7 @@ from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.core.score_range import Range
+from assay.engine.loop import Loop
 from assay.runs import catalogue
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.plan import make_plan
@@ -153,3 +154,12 @@ def test_the_range_is_an_option_of_the_command_line(file: str, tmp_path: Path) -
     assert isinstance(plan.task, PromptTask)
     assert isinstance(plan.task.scorer, Ranged)
     assert plan.task.scorer.whole == (-1.0, 1.0)
+
+
+def test_returns_that_are_neither_right_nor_wrong_are_refused_before_an_update() -> None:
+    task = catalogue.find_task("cartpole")
+    recipe = catalogue.recipe_for("nsr", task, {}).set("rollout.num_starts", 1).set("rollout.group_size", 2)
+    loop = Loop(recipe, task, seed=0, num_steps=1)
+    with pytest.raises(AssayError, match=r"RightOrWrong of 'nsr' reads .* 'cartpole' has the return \d+\. Use"):
+        loop.step()
+    assert loop.engine.updates == 0

@@ -20,7 +20,6 @@ class Logistic(Regression):
     ratio of their densities. Degenerate: if all targets are 0, or all are 1, the logit falls or grows without bound.
     """
 
-    reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {
         "pulls": "the target is a probability: the prediction, its logit, goes elsewhere"
     }

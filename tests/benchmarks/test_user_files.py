@@ -1,0 +1,67 @@
+"""Methods on a user's data: which cases there are, how a command's end is read, and what the page says."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks import user_files
+from benchmarks.user_files import BROKE, IDLE, REFUSED, TRAINS, Result, judged
+
+STEPS = [{"step": 0, "evaluation": 0.5}, *({"step": step, "gradient_norm/policy": 0.1} for step in range(1, 6))]
+
+
+def test_methods_are_tried_where_they_work() -> None:
+    kinds = [kind for _, kind in user_files.cases_of(["nsr", "sac", "oreal"])]
+    assert kinds == [*user_files.REWARD_KINDS, *user_files.CONTROL_KINDS, *user_files.REWARD_KINDS, "Hopper", "falls"]
+
+
+def test_the_end_of_a_command_is_read() -> None:
+    idle = [{**row, "gradient_norm/policy": 0.0} for row in STEPS]
+    odd = [*STEPS[:-1], {"step": 5, "loss/PolicyGradient": math.nan}]
+    assert judged(0, "assay: a note", STEPS) == (TRAINS, "")
+    assert judged(0, "", idle) == (IDLE, "")
+    assert judged(0, "", STEPS[:-1]) == (BROKE, "4 of 5 steps")
+    assert judged(0, "", odd) == (BROKE, "loss/PolicyGradient is nan")
+    assert judged(2, "assay: X is 1. Use 2", []) == (REFUSED, "X is 1. Use 2")
+    assert judged(2, "assay: X is 1. Use 2", STEPS) == (BROKE, "assay: X is 1. Use 2"), "after three steps it is late"
+    assert judged(1, "Traceback (most recent call last):\nKeyError: 'x'", []) == (BROKE, "KeyError: 'x'")
+
+
+def test_phases_and_warm_ups_are_short(tmp_path: Path) -> None:
+    words = user_files.command_of("oreal", "signed", tmp_path, tmp_path / "run")
+    assert "--set=before.tokens.steps=2" in words
+    assert f"{tmp_path / 'rewards.py'}:signed" in words
+    words = user_files.command_of("sac", "falls", tmp_path, tmp_path / "run")
+    assert "--set=source.warmup=5" in words
+    assert words[words.index("--data") + 1] == str(tmp_path / "falls.npz")
+
+
+def test_the_page_has_every_result_and_its_sentence(tmp_path: Path) -> None:
+    found = {
+        ("nsr", "signed"): Result("nsr", "signed", TRAINS, "", 2.0),
+        ("nsr", "Hopper"): Result("nsr", "Hopper", REFUSED, "a | b", 1.0),
+    }
+    user_files.write_results(tmp_path / "results.json", found)
+    assert user_files.read_results(tmp_path / "results.json") == found
+    page = tmp_path / "page.md"
+    page.write_text(f"Head\n{user_files.BEGIN}{user_files.END}")
+    user_files.write_page(found, page)
+    user_files.write_page(found, page)
+    text = page.read_text()
+    assert "| nsr |  | trains |  |" in text
+    assert "| nsr | refused: a \\| b |  |" in text
+    assert text.count("1 trains, 0 idle, 0 refused, 0 broke.") == 1
+
+
+def test_the_files_are_what_a_user_has(tmp_path: Path) -> None:
+    for package in ("transformers", "gymnasium", "mujoco"):
+        pytest.importorskip(package)
+    from assay.datasets.files import read
+
+    user_files.write_files(tmp_path)
+    data = read(tmp_path / "falls.npz")
+    assert bool(data.terminal.any())
+    assert not bool(data.truncated.any()), "every episode ends with a fall"
