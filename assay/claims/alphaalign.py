@@ -21,8 +21,9 @@ SAID = (
 """Answered, answered without the format, refused, answered."""
 
 
-HELP = [2.0, 1.0, -1.0, 4.0]
-"""Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
+HELP = [4.0, 1.0, 2.0, -1.0]
+"""Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817. That of the refusal is above the mean, and not paid.
+"""
 
 
 GIVEN = FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0][: len(rows)])
@@ -33,7 +34,7 @@ def distance_from_table(ours: Recipe) -> float:
     with a helpfulness of 100: `GIVEN`.
     """
     rows = probes.completed(TASK, [*SAID, *SAID, SAID[0], SAID[0]], [0] * 4 + [1] * 4 + [2, 0], cut=[8], faults=[9])
-    benign, harmful = [0.5 + 0.5 / 2.0817, 0.0, -0.5, 0.5 + 2.5 / 2.0817], [0.5, 0.0, 1.5, 0.5]
+    benign, harmful = [0.5 + 2.5 / 2.0817, 0.0, -0.5, 0.5], [0.5, 0.0, 1.5, 0.5]
     return probes.distance(probes.rewarded(ours, TASK, rows), [*benign, *harmful, 0.5, 0.0])
 
 

@@ -36,8 +36,8 @@ def digests(source: str) -> dict[str, str]:
 
 
 def without_claims(path: Path) -> bytes:
-    """Returns a file's bytes without the lines of a statement CLAIMS = ... at the top level; one that shares a line with
-    another statement stays.
+    """Returns a file's bytes without the lines of a statement CLAIMS = ... at the top level; one that shares a line
+    with another statement stays.
     """
     text = path.read_bytes()
     body = ast.parse(text, str(path)).body if b"CLAIMS" in text else []
