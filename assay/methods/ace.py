@@ -61,5 +61,6 @@ METHOD = Method(
         "the factor 1 + alpha softplus(c) and alpha = 1 are read from secondary texts; no code was released",
         "the log-ratio is of the whole answer and grows with its length; `per_decision` divides by it",
         "no claim on the probability of confident errors: 0.59 against grpo's 0.58 on many-ways (5 pilot seeds)",
+        "not measured: how far a wrong habit that training reinforced is suppressed; no testbed here has such a habit",
     ),
 )

@@ -55,5 +55,6 @@ METHOD = Method(
         "helpfulness is the task's own score unless given; eight phrases of refusal instead of about twenty",
         "prompts need the column `label`: harmful or benign; no disguises of the rule are held out in the testbed",
         "refuted if helpfulness in its own units, ten times as large, keeps as many refusals of harmful prompts",
+        "not measured: the safety term alone as a rival, for its cost",
     ),
 )

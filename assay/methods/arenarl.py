@@ -212,5 +212,6 @@ METHOD = Method(
     variants={"round-robin": round_robin},
     departures=("the judge is a program, the task's reward with noise; with --judge a chat model or a user's function",
              "the anchor is the group's first sample, not a greedy one; no KL",
-             "equal mean scores share their rank; in the authors' code sample numbers decide"),
+             "equal mean scores share their rank; in the authors' code sample numbers decide",
+                "not measured: judges whose scores say less and less of quality; the noise of the judge is one"),
 )

@@ -54,6 +54,7 @@ METHOD = Method(
         "a step ends after eight rounds with the groups it has; in the paper sampling goes on, in another process",
         "the paper counts steps and training time, in which dropped groups cost little; claims count tokens too",
         "no KL to a reference",
+        "not measured: mean score per generated token against dapo; claims count tokens against grpo alone",
     ),
     pilots=(
         "the claim at equal steps was added after the two others had come out undecided and failed",

@@ -194,5 +194,7 @@ METHOD = Method(
     base=recipes.grpo,
     departures=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
              "the carry is the tail alone: the public code also keeps the first 100 tokens of the trace",
-             "a chunk is a quarter of the task's limit, half of it carried; in the paper a third of 24k tokens"),
+             "a chunk is a quarter of the task's limit, half of it carried; in the paper a third of 24k tokens",
+                "not measured: whether resets teach answers to carry their state beyond the lengths of training; "
+                "sorting needs none"),
 )

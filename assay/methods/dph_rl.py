@@ -284,6 +284,7 @@ METHOD = Method(
         "grpo's loss plus eta times the mean over stored decisions; in the released code the weight also depends on "
         "their share of a micro-batch",
         "groups of 8 instead of 16; the two-sided `js` of the released code, which needs a live reference, is left out",
+        "not measured: grpo without a divergence as a rival, for its cost",
     ),
     pilots=(
         "three designs were tried (eta 0.02, 0.1, 0.5; 2 and 3 pilot seeds); the smaller two kept less than reverse KL",

@@ -88,6 +88,7 @@ METHOD = Method(
         "distance of token counts (cosine) instead of a sentence encoder's; whole answers instead of their formulas",
         "the bound sigma_d is not given in the paper; d is at most 1",
         "groups weigh by their answers in the entropy term, as they do in grpo's loss",
+        "not measured: an entropy bonus as a rival, and each half alone, for their cost",
     ),
     pilots=(
         "different right answers of eight samples: 0.97 against grpo's 0.88 on many-ways, 1.63 against 1.60 without "

@@ -97,5 +97,6 @@ METHOD = Method(
         "items of a source come in order, each once, instead of at random with replacement",
         "held-out evaluations do not enter the bandit, as they do in the authors' code",
         "counts are of answers, as in the authors' code; no KL to a reference",
+        "not measured: a fixed order from easy to hard as a rival, and the area per generated token, for their cost",
     ),
 )

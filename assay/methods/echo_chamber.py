@@ -46,6 +46,7 @@ METHOD = Method(
         "classes are a grammar with an explicit `other`; the authors' test for substrings counts Definitely as code",
         "grpo only: no ppo, no expert iteration, no pre-training on a mixture; the start's shares are set by the task",
         "temperature 1 and one update a batch; theirs is 0.7 and eight updates",
+        "not measured: when the share is reached, and other widths; a table of tokens has no width",
     ),
     pilots=(
         "the bound 0.8 was set after a pilot of 0.92; KL weights 0.1 and 0.3 were tried (0.77, 0.63; 2 seeds)",

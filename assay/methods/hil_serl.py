@@ -272,6 +272,8 @@ METHOD = Method(
         "batches of 32 own and 32 demonstrated rows (128 each), four critic steps for one of the actor (2)",
         "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); states, no images; one process",
         "time limits bootstrap; in the authors' code the bootstrap ends there",
+        "not measured: cloning and interactive cloning with the same overseer as rivals, and lengths of episodes, for "
+        "cost",
     ),
     pilots=(
         "with `classified` 0.00 of a pilot's episodes on walled-peg succeeded where the task's reward reached 0.25",

@@ -166,5 +166,6 @@ METHOD = Method(
     departures=(
         "targets beyond the bins are clipped, and a guard reports more than a fifth of them",
         "ranges: +-110 (rewards within 1), +-1800 (the pendulum), +-1.5 (outcomes); else set bins.low, bins.high",
+        "not measured: two-hot labels as a third arm, and learning rates chosen for each arm; all have 3e-3",
     ),
 )

@@ -29,5 +29,6 @@ METHOD = Method(
         "seconds of a call on n devices are work / n^scaling: plans are compared, a cluster is not predicted",
         "plans are enumerated: halves, quarters, ... of the devices for each of four models",
         "of the two layouts of the actor only tensor slices are counted, without pipelines",
+        "not measured: the share of a step that goes into dispatch; plans are compared on a virtual clock",
     ),
 )

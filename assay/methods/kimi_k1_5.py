@@ -123,6 +123,7 @@ METHOD = Method(
         "no partial rollouts, no stop at repetitions, no easy-to-hard order, no long-to-short stages (mean of weights, "
         "shortest of 8 as data, dpo, a last phase with a lower limit)",
         "generated prompts never repeat, so that only prompts of a file have a success rate to be drawn by",
+        "not measured: lengths at an equal score, and partial rollouts, which are not built",
     ),
     pilots=(
         "two designs: the first, lengths on `thinking`, was given up for its cost before it had a result",

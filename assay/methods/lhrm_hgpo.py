@@ -196,6 +196,7 @@ METHOD = Method(
         "modes begin, or are refused; lhrm-hgpo:tags forces the paper's tags",
         "4 answers in each mode instead of 2; all tied best ones have rank 1 (the paper does not say)",
         "KL of tokens to the start, not of whole answers to a reference of each outer iteration; a mean over sequences",
+        "not measured: tokens at an equal score, and always thinking as a rival; the testbed's cost of a mode is fixed",
     ),
     pilots=(
         "three designs were tried: with 16 shared features grpo is ahead, 0.74 to 0.53 (3 pilot seeds); with both "

@@ -67,6 +67,7 @@ METHOD = Method(
     departures=(
         "the lowest 1 % are those of the whole batch by recorded log-probabilities, not of each micro-batch by current",
         "the clip is off on both sides, as in the released on-policy scripts, also with several updates a batch",
+        "not measured: a rare right branch against noise tokens, and an entropy bonus; no testbed here has such tokens",
     ),
     pilots=(
         "3 pilot seeds: distinct@64 0.87, without the pull 0.88; ten times the pull on ten times the tokens: 0.87 at a "

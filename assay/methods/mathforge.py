@@ -83,5 +83,6 @@ METHOD = Method(
     departures=(
         "the rewritten questions (three for each, same answer) are a matter of data: put them into the training file",
         "difficulty is the mean of the whole reward, not of the first reward function",
+        "not measured: its two halves apart, and dr-grpo as a rival, for their cost",
     ),
 )

@@ -40,6 +40,7 @@ METHOD = Method(
         "no entropy bonus; the released scripts leave 0.001 on in every arm",
         "rows of the other kind are masked, so the number of updates does not depend on how many are right",
         "an outcome above 1/2 counts as right, however far above: graded rewards become signs",
+        "not measured: against the start, grpo and the weighted form; the paper's order of the two halves is claimed",
     ),
     pilots=(
         "no claim with rank 16 on many-ways: pass@64 was 0.78 in both arms (5 pilot seeds); there pass rates differ",

@@ -273,5 +273,6 @@ METHOD = Method(
         "V_h has a representation of its own; the authors' two values, their targets and the low level share one",
         "no layer norm, learned deviation of actions, Polyak 0.02, 64 units: the budget is a few thousand updates",
         "goals are positions; without --data, native mazes are explored by a scripted expert with noise",
+        "not measured: ordinary returns of n steps as a rival, which are off-policy",
     ),
 )

@@ -69,5 +69,6 @@ METHOD = Method(
         "the mean confidence of the group stands for the confidence in the question; both are baselines",
         "alpha is 1: the paper's value was not found; 0.3 and 1 were tried on five pilot seeds",
         "groups that are all right are shifted too, as the formula says; a reader's note says that they are not",
+        "not measured: an entropy bonus as a rival, for the cost of sweeping its weight",
     ),
 )

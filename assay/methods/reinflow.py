@@ -127,5 +127,6 @@ METHOD = Method(
         "deterministic means from x_0 = 0; the authors still draw x_0. One action per decision, no chunks",
         "no shortcut models, no schedule of the noise bounds, no warm-up of the critic, no distance to the cloned flow",
         "one dataset of a scripted expert with noise, not D4RL or Robomimic",
+        "not measured: large fixed noise, one step, and Gaussian ppo from the same data, for their cost",
     ),
 )

@@ -118,6 +118,7 @@ METHOD = Method(
         "the projection is the same in every batch and run; the authors draw another for each batch",
         "`coreset` is a function of a pool, not a policy: it orders answers for a verifier and returns no single one",
         "in the measured claim the pool is that of the uniform start; hidden states are a random transformer's",
+        "not measured: training with the bonus, pass@64 against grpo, for the cost of a transformer",
     ),
     pilots=(
         "two designs were tried on 3 pilot seeds: with 16 wide states 66 answers were verified, 48 in random order",

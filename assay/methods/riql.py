@@ -103,5 +103,6 @@ METHOD = Method(
         "the actor is a distribution; in their code it is deterministic by default, and its rate falls",
         "u and Q's targets have V after its step, as in iql here (before it); the losses of critics are summed (mean)",
         "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4) outside the preset d4rl",
+        "not measured: corrupted observations, actions and dynamics; the testbed corrupts rewards",
     ),
 )

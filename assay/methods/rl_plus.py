@@ -163,5 +163,6 @@ METHOD = Method(
         "eight own answers and one demonstration in a group instead of seven and one",
         "the uniform policy's probability is 1 / |V|, as in the paper; 1 in the released code (`uniform`)",
         "own answers as in the paper (clip, deviation, mean within a sequence), which the released script switches off",
+        "not measured: demonstrations first, and naive mixing at its best learning rate, for the cost of a sweep",
     ),
 )

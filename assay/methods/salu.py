@@ -64,5 +64,6 @@ METHOD = Method(
         "a rule replaces the reward model of human comparisons; the supervised stage is the run's warm-up, unweighted",
         "confidence is of the whole completion, its end token included",
         "prompts need the column `label`: answerable or unanswerable; refuted if correctness alone abstains as well",
+        "not measured: supervised training alone as a rival, and how sure the remaining inventions are, for their cost",
     ),
 )

@@ -252,5 +252,6 @@ METHOD = Method(
         "the teacher's prompt is question, answer, question in one text, without words around them (`shown`)",
         "the teacher scores once per step, at the acting policy's 100 likeliest tokens, not the current one's",
         "a small model cannot read feedback by itself: the claims have a phase that teaches it, for both sides",
+        "not measured: a growing share of free tokens, and examples shuffled between groups; sorting has no such dial",
     ),
 )

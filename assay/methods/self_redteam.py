@@ -127,5 +127,6 @@ METHOD = Method(
         "the game is a grammar of obfuscations with an exact judge; no free rewriting, no pretrained model",
         "groups of several games of a seed instead of one; supervised batches are off but in the variant with-sft",
         "roles are normalised over rows with n - 1, KL of the whole row included; theirs over tokens, KL from each on",
+        "not measured: attacks drawn uniformly from the grammar, and over-refusal of benign strings, for their cost",
     ),
 )

@@ -35,5 +35,6 @@ METHOD = Method(
         "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); one process, no reset-free part",
         "a classified success ends the bootstrap, as in the authors' fixed wrapper; with stored ends no seed succeeded",
         "the rival keeps the classifier of demonstrations, which may fire on the table behind the hole",
+        "not measured: decisions to 90 % against sac, and practice without resets, which is not built",
     ),
 )

@@ -71,5 +71,6 @@ METHOD = Method(
         "the weight of the KL does not depend on the size of the model (1e-4; theirs is 1e-3 above 14B)",
         "data is not sorted by difficulty: choose the task; too hard data is not measured",
         "on the testbed classes and box are first digits; one design was tried. A task says which: `AnswerFormat`",
+        "not measured: too hard data, and starts of three strengths, for their cost",
     ),
 )

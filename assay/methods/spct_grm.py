@@ -31,5 +31,6 @@ METHOD = Method(
         "the cold start is supervised warm-up on demonstrations, without rejection and hinted samples",
         "a vote samples at temperature 1 instead of 0.5; its meta scores are given, no meta scorer is trained",
         "easy items are not removed beforehand; clip 0.2 and the k3 estimator of KL are assumed",
+        "not measured: meta scores, which are given and not learned, and a Bradley-Terry scalar of equal size",
     ),
 )

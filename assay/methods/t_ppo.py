@@ -238,5 +238,6 @@ METHOD = Method(
         "that position is dropped even if the answer ended there; the public port keeps it then, which is biased",
         "fixed lambda, no likelihood term on correct answers (both are in the public port), no value clipping",
         "new prompts come in order, whatever the curriculum: their number depends on how many answers have finished",
+        "not measured: score per token; the claim counts decisions one after the other, which is what waiting costs",
     ),
 )

@@ -112,6 +112,7 @@ METHOD = Method(
         "verdicts are signs or graded; the released binary path divides them by the length of what the judge wrote",
         "judgements are scores alone; there is no warm-up on long traces, and no half reward for a graded verdict",
         "groups and learning rates are the preset's, 8 and 3e-4 instead of 4 and 2e-6",
+        "not measured: a judge that thinks against one that does not; none thinks here",
     ),
     pilots=(
         "pilots of the measured claims on seeds 900 to 902; there the refitted score had 0.438, this method 0.443",

@@ -89,6 +89,7 @@ METHOD = Method(
         "read from the abstract and notes; no code. Outcomes are not weighed: that changes nothing (claimed below)",
         "rates come from the first steps of the run, which train, instead of from a pass over two pools before it",
         "the pair is chosen again at every update, as in the abstract; notes on the paper say once (`once`)",
+        "not measured: two hard or two easy prompts; the rival is the pair of the highest variance",
     ),
     pilots=(
         "two designs were tried on 3 pilot seeds: with `once` pass@8 was 0.66 against the rival's 0.67",
