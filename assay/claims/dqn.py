@@ -22,8 +22,8 @@ CLAIMS = Claims(
     mutants=(
         Edit("the target network chooses the action", DoubleQ.__call__, "model(self.actor)", "model(self.target)"),
         Edit("no target network", DoubleQ.__call__, "model(self.target)", "model(self.actor)"),
-        Edit("the target network stays as it was", recipes.dqn, "rate=1.0, every=128", "rate=0.0"),
-        Edit("the target network is copied at every update", recipes.dqn, "every=128", "every=1"),
+        Edit("the target network stays as it was", recipes.dqn, "rate=1.0, every", "rate=0.0, every"),
+        Edit("the target network is copied at every update", recipes.dqn, "every=settings.copy_every", "every=1"),
         Edit("another discount", recipes.dqn, "DoubleQ(0.99)", "DoubleQ(0.9)"),
     ),
     claims=(

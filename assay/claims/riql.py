@@ -9,8 +9,8 @@ from torch import Tensor
 from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.probes import steps
 from assay.method import Experience, iql
-from assay.methods.riql import Huber, QuantileOfCritics, RegressionByGain, recipe
-from assay.parts import Log
+from assay.methods.riql import QuantileOfCritics, RegressionByGain, recipe
+from assay.parts import Huber, Log
 
 SPEC, TENTHS = probes.CHOICE_SPEC, Log(reward_scale=0.1)
 

@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     one = command("show", "show a method: formula, changes to its base, departures from the paper, claims, verdicts")
     one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
     one.add_argument("--all", action="store_true", help="also list all settings")
+    one.add_argument("--task", help="show the preset and the settings that it has on this task")
     one = command("diff", "show the parts and settings in which a method differs from its base or another method")
     one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
     one.add_argument("other", nargs="?", help="the method to compare with (default: the base of NAME)")

@@ -23,7 +23,7 @@ def list_methods(options: argparse.Namespace) -> int:
 
 def show_method(options: argparse.Namespace) -> int:
     """`assay show`."""
-    facts = methods.method_facts(options.name)
+    facts = methods.method_facts(options.name, options.task)
     if options.json:
         print(json.dumps(facts, indent=2))
     else:

@@ -15,8 +15,10 @@ METHOD = Method(
     family="value-based",
     aliases=("double-dqn",),
     departures=(
-        "squared error instead of a clipped one",
-        "8 environments; 32 steps alternate with 128 updates",
-        "no frame stacking: observations are vectors",
+        "in the classic preset errors are squared, not clipped; on images and in the preset general they are clipped",
+        "8 environments; 32 steps alternate with 128 updates (64 on images and in the preset general)",
+        "Adam 1e-4 on images instead of RMSprop 2.5e-4; a buffer of 100,000 (a million); a copy every 1,000 updates "
+        "(10,000), a million decisions (50 million)",
+        "frames are stacked by an option (--frame-stack 4), rewards are not clipped",
     ),
 )

@@ -16,30 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Experience, Loss, Method, Need, Objective, Prediction
-from assay.method import Preset, Recipe, Regressed, Regression, Target, View, iql, logged, model_name
+from assay.method import CONTINUOUS, CONTROL, TABLE, Experience, Loss, Method, Need, Objective, Preset, Recipe, Target
+from assay.method import View, iql, logged, model_name
 from assay.models import ActionValue
-from assay.parts import Expectile, Log, NextValue, OfState, OverTransitions, Td, exponential_weight
-
-
-@dataclass(frozen=True)
-class Huber(Regression):
-    """d^2 / 2b if |d| < b, else |d| - b / 2, d = y - prediction, b = 1 / sigma^2: gradients of at most 1.
-
-    Degenerate: as sigma falls to 0 it is sigma^2 times half the squared error, as sigma grows the absolute error.
-    """
-
-    sigma: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.sigma > 0.0:
-            raise AssayError(f"Huber.sigma is {self.sigma}. Use a number above 0, such as 1")
-
-    def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """Returns the errors of every member of an ensemble."""
-        value = of(view.model(of.model), rows)
-        limit, gap = 1.0 / self.sigma**2, (value - target).abs()
-        return Regressed(torch.where(gap < limit, 0.5 * gap.square() / limit, gap - 0.5 * limit), value)
+from assay.parts import Expectile, Huber, Log, NextValue, OfState, OverTransitions, Td, exponential_weight
 
 
 @dataclass(frozen=True)

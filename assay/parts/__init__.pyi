@@ -33,7 +33,7 @@ from assay.parts.critics.score import BradleyTerry as BradleyTerry
 from assay.parts.critics.td import Td as Td
 from assay.parts.curricula.in_order import InOrder as InOrder, next_starts as next_starts
 from assay.parts.fits.logistic import Logistic as Logistic
-from assay.parts.fits.squared import Expectile as Expectile, Squared as Squared
+from assay.parts.fits.squared import Expectile as Expectile, Huber as Huber, Squared as Squared
 from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising, Weight as Weight
 from assay.parts.objectives.imitation import LogLikelihood as LogLikelihood
 from assay.parts.objectives.labelled import CrossEntropy as CrossEntropy, OutcomeAsLabel as OutcomeAsLabel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.models.heads.bounded import Deterministic, SquashedGaussian
@@ -13,27 +12,23 @@ from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
 from assay.parts.predictions import OfChoice
-from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy, GaussianNoise
-from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
 from assay.recipes.presets import CONTINUOUS, CONTROL, Preset
 
 
 def dqn(preset: Preset = CONTROL) -> Recipe:
-    """Double DQN (arXiv:1509.06461): epsilon-greedy, replay buffer, a target network copied every 128 updates.
-
-    Sizes are those commonly tuned for CartPole, with a decaying step size.
-    """
-    optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
+    """Double DQN (arXiv:1509.06461): epsilon-greedy, replay buffer, a target network copied now and then."""
+    settings = preset.choices
+    loss = Td(DoubleQ(0.99), settings.fit, OfChoice())
     return Recipe(
         name="dqn",
         actor=Policy(preset.off_policy.body, Greedy()),
-        copies={"target": Copy(of="actor", rate=1.0, every=128)},
-        rollout=Fragments(num_envs=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
-        source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
-        stages=(Stage("values", trains=("actor",), critic=(Td(DoubleQ(0.99), of=OfChoice()),), optimizer=optimizer),),
-        steps=200,
+        copies={"target": Copy(of="actor", rate=1.0, every=settings.copy_every)},
+        rollout=replace(settings.rollout, explore=EpsilonGreedy(settings.epsilon)),
+        source=settings.replay,
+        stages=(Stage("values", trains=("actor",), critic=(loss,), optimizer=settings.optimizer),),
+        steps=settings.steps,
     )
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.schedules import Linear
-from assay.core.slots import Body, ModelSpec, PairedTask, PresetTask, Rollout, Source, Task
+from assay.core.slots import ModelSpec, PairedTask, PresetTask, Rollout, Source, Task
 from assay.core.spaces import Box, Discrete, Image, Spec, Vocabulary
 from assay.models.bodies.convolution import convolution_for
 from assay.models.bodies.perceptron import Perceptron
@@ -31,46 +31,11 @@ from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.rollouts.stale import Stale
 from assay.parts.sources.demonstrations import Pairs
 from assay.parts.sources.fresh import FreshDecisions, FreshSequences
-from assay.parts.sources.logged import Log
 from assay.parts.sources.replay import Replay
+from assay.recipes.replay_settings import FROM_IMAGES, GENERAL_CHOICES, Offline, OffPolicy, ValuesOfChoices
 
 CLASSIC = "classic"
 """The preset of tasks that name none: small networks, budgets of minutes."""
-
-
-@dataclass(frozen=True)
-class OffPolicy:
-    """Defaults of methods with a replay buffer: networks, optimizer, decisions and updates per step, budget."""
-
-    body: Body = Perceptron((256, 256))
-    optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
-    rollout: Fragments = Fragments(num_envs=1, steps=8)
-    replay: Replay = Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000)
-    noise_share: float = 0.2
-    """Share of the run over which exploration noise falls to its final level."""
-    steps: int = 1_000
-
-
-@dataclass(frozen=True)
-class Offline:
-    """Defaults of methods that learn from an offline dataset: networks, optimizer, batches, budget, the dataset."""
-
-    body: Body = Perceptron()
-    optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
-    batch: int = 128
-    updates: int = 10
-    """Batches per step of the loop."""
-    steps: int = 200
-    log: Log = Log(episodes=50, noise=0.5)
-    """The dataset where no file is given: 10,000 transitions of the pendulum, half of the actions random."""
-    standardised: bool = False
-    """Whether td3-bc sees states with the data's mean 0 and deviation 1."""
-    decisions: int = 0
-    """Decisions of an episode where rewards are scaled by the range of returns; 0 takes the longest of the data."""
-    penalty: float = 1.0
-    """Weight of CQL's penalty beside half of the squared error."""
-    slow: Adam | None = None
-    """Optimizer of CQL's actor and temperature; None takes `optimizer`."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +70,7 @@ class Preset:
     warmup: int = 0
     """Supervised steps on demonstrations before a method."""
     off_policy: OffPolicy = OffPolicy()
+    choices: ValuesOfChoices = ValuesOfChoices()
     offline: Offline = Offline()
     suite: str = CLASSIC
     tokens: bool = False
@@ -230,6 +196,31 @@ of 256 as in the authors' later code). Random or initial behaviour is short: 100
 instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the first 25,000. A million updates for offline
 methods."""
 
+GENERAL = replace(
+    MUJOCO,
+    suite="general",
+    fragment_rollout=Fragments(num_envs=8, steps=256),
+    off_policy=replace(MUJOCO.off_policy, noise_share=0.05, steps=12_500),
+    offline=Offline(),
+)
+"""Continuous control of any environment that is neither MuJoCo's nor a pendulum, with the defaults of stable-baselines3
+2.9: PPO (2,048 decisions, here of 8 environments, 10 epochs of batches of 64, Adam 3e-4, discount 0.99, lambda 0.95, no
+entropy bonus), SAC (Adam 3e-4, discount 0.99, targets at rate 0.005, updates after 100 decisions). A million decisions
+for on-policy methods, 100,000 with replay."""
+
+GENERAL_CONTROL = replace(
+    CONTROL,
+    suite="general",
+    fragment_rollout=GENERAL.fragment_rollout,
+    minibatch_source=GENERAL.minibatch_source,
+    gae=GENERAL.gae,
+    optimizer=GENERAL.optimizer,
+    steps=GENERAL.steps,
+    entropy=GENERAL.entropy,
+    choices=GENERAL_CHOICES,
+)
+"""The same for discrete actions; DQN as `GENERAL_CHOICES`."""
+
 RELU = Perceptron((256, 256), nn.ReLU)
 D4RL = replace(
     MUJOCO,
@@ -273,8 +264,11 @@ updates, since a step has one."""
 EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
 """The classic presets of tasks that are played."""
 
-SUITES: Mapping[str, Preset] = {preset.suite: preset for preset in (MUJOCO, D4RL, PLACES, BIGRAMS, STALE)}
-"""Presets beside the classic ones, by name."""
+OTHERS = (GENERAL, GENERAL_CONTROL, MUJOCO, D4RL, PLACES, BIGRAMS, STALE)
+SUITES: Mapping[str, tuple[Preset, ...]] = {
+    name: tuple(one for one in OTHERS if one.suite == name) for name in dict.fromkeys(one.suite for one in OTHERS)
+}
+"""Presets beside the classic ones, by name: one for each kind of task that the name has numbers for."""
 
 
 def preset_for_spec(spec: Spec) -> Preset:
@@ -290,6 +284,7 @@ def preset_for_spec(spec: Spec) -> Preset:
 def on_images(preset: Preset, space: Image) -> Preset:
     """Returns the defaults with convolutions as bodies and PPO's settings for Atari (arXiv:1707.06347, table 5): 8 x
     128 decisions, Adam 2.5e-4 that falls to 0, discount 0.99, entropy bonus 0.01; four epochs, a million decisions.
+    DQN has `FROM_IMAGES`.
     """
     body = convolution_for(space)
     return replace(
@@ -303,6 +298,7 @@ def on_images(preset: Preset, space: Image) -> Preset:
         steps=976,
         entropy=0.01,
         off_policy=replace(preset.off_policy, body=body),
+        choices=FROM_IMAGES,
     )
 
 
@@ -318,15 +314,31 @@ def preset_for(task: Task, suite: str | None = None) -> Preset:
         return classic
     if name not in SUITES:
         raise AssayError(f"there is no preset '{name}'. Use {', '.join((CLASSIC, *SUITES))}.")
-    if SUITES[name].kind != classic.kind:
-        what = f"preset '{name}' is for {SUITES[name].name}; task '{task.name}' is {classic.name}"
+    fitting = [one for one in SUITES[name] if one.kind == classic.kind]
+    if not fitting:
+        kinds = " and ".join(one.name for one in SUITES[name])
+        what = f"preset '{name}' is for {kinds}; task '{task.name}' is {classic.name}"
         raise AssayError(f"{what}. Use --preset {CLASSIC}.")
-    return SUITES[name]
+    space = task.spec.observation
+    return on_images(fitting[0], space) if isinstance(space, Image) else fitting[0]
 
 
 def suite_of(task: Task) -> str:
     """Returns the name of the suite whose preset a task asks for; classic if it names none."""
     return task.preset if isinstance(task, PresetTask) else CLASSIC
+
+
+REASONS: Mapping[str, str] = {
+    CLASSIC: "its numbers were tuned on the tasks that are built in",
+    GENERAL.suite: "no numbers here were tuned on this environment, so they are the usual ones",
+    MUJOCO.suite: "MuJoCo computes its physics",
+}
+
+
+def why_preset(task: Task) -> str:
+    """Returns the name of the preset that a task gets, and why, in one sentence."""
+    name = suite_of(task)
+    return f"task '{task.name}' has the preset {name}: {REASONS.get(name, 'the task names it')}. Choose by --preset"
 
 
 RENAMED: dict[str, Any] = {

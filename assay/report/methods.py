@@ -22,7 +22,7 @@ from assay.core.difference import ABSENT, Change, brief, differences
 from assay.core.errors import AssayError
 from assay.core.settings import describe, settings
 from assay.recipes.method import FAMILIES, Method
-from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset, why_preset
 from assay.report import claims
 from assay.report.tables import console
 from assay.runs import catalogue, method_index
@@ -100,16 +100,19 @@ def broken_methods() -> dict[str, str]:
     return {**method_index.broken_methods(), **broken_claims()}
 
 
-def method_facts(name: str) -> dict[str, Any]:
-    """Returns everything about one method or variant as JSON."""
+def method_facts(name: str, task: str | None = None) -> dict[str, Any]:
+    """Returns everything about one method or variant as JSON, with the settings of its default world or of a task."""
     key, method = catalogue.find_method(name)
-    recipe, changes, verdict = method.recipe(method.presets[0]), changes_of(method), read_verdict(key)
+    place = None if task is None else catalogue.find_task(task)
+    recipe = method.recipe(method.presets[0]) if place is None else catalogue.recipe_for(key, place, {})
+    changes, verdict = changes_of(method), read_verdict(key)
     return {
         "name": key,
         "family": method.family,
         "paper": method.paper,
         "worlds": [world.name for world in method.presets],
         "task": method.default_task,
+        "preset": None if place is None else why_preset(place),
         "aliases": list(method.aliases),
         "variants": list(method.variants),
         "text": catalogue.method_text(key),
@@ -286,11 +289,13 @@ def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, eve
     title = Text.assemble((facts["name"], "bold"), f"  {facts['paper']}")
     out.print(Panel(Text(flowing(facts["text"])), title=title, title_align="left", expand=False))
     line(out, "family", f"{facts['family']};  worlds: {', '.join(facts['worlds'])};  default task: {facts['task']}")
+    if facts["preset"]:
+        line(out, "preset", facts["preset"])
     for name in ("aliases", "variants"):
         if facts[name]:
             line(out, name, ", ".join(facts[name]))
     print_changes(out, changes, f"what it changes in {facts['base']}", f"{facts['name']} is a base")
-    if everything:
+    if everything or facts["preset"]:
         line(out, "parts", ", ".join(facts["parts"]))
         line(out, "settings", "")
         for path, value in facts["settings"].items():

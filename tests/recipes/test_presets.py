@@ -14,20 +14,28 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
+from assay.core.spaces import Discrete, Image, Spec
 from assay.engine.loop import Loop
 from assay.methods.td3_bc import Standardised
+from assay.models.bodies.convolution import Convolution
+from assay.parts.fits.squared import Huber, Squared
 from assay.recipes.presets import (
     CONTINUOUS,
     CONTROL,
     D4RL,
+    GENERAL,
+    GENERAL_CONTROL,
     LANGUAGE,
     MUJOCO,
     PREFERENCES,
     TABLE,
     Preset,
+    on_images,
     preset_for,
     preset_for_spec,
+    why_preset,
 )
+from assay.report.methods import method_facts
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of, repeat_command
 
@@ -111,7 +119,7 @@ def test_a_preset_is_read_back_from_a_run_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "task", "preset", "message"),
     [
-        ("sac", "pendulum", "mjc", "there is no preset 'mjc'. Use classic, mujoco, d4rl"),
+        ("sac", "pendulum", "mjc", "there is no preset 'mjc'. Use classic, general, mujoco, d4rl"),
         ("ppo", "cartpole", "mujoco", "preset 'mujoco' is for continuous control; task 'cartpole' is control"),
         (recipes.sac(), "pendulum", "mujoco", "recipe 'sac' is complete"),
     ],
@@ -128,6 +136,48 @@ def test_environments_of_mujoco_have_its_preset_and_others_do_not() -> None:
     assert preset_for(found, "classic") == CONTINUOUS
     assert make_plan("ppo", "InvertedPendulum-v5").preset == "mujoco"
     assert preset_for(catalogue.find_task("Pendulum-v1")) == CONTINUOUS
+
+
+def test_environments_that_nothing_was_tuned_on_have_the_general_preset() -> None:
+    pytest.importorskip("gymnasium", reason="the extra 'control' is not installed")
+    found, small = catalogue.find_task("Acrobot-v1"), catalogue.find_task("CartPole-v1")
+    assert (preset_for(found), preset_for(small)) == (GENERAL_CONTROL, CONTROL)
+    assert preset_for(catalogue.find_task("MountainCarContinuous-v0")) == GENERAL
+    assert make_plan("ppo", "Acrobot-v1").preset == "general"
+    assert "preset general: no numbers here were tuned" in why_preset(found)
+    assert "preset classic" in why_preset(small)
+    facts = method_facts("dqn", "Acrobot-v1")
+    assert "general" in facts["preset"]
+    assert facts["settings"]["stages.values.optimizer.learning_rate"] == 1e-4
+
+
+def test_the_numbers_of_stable_baselines3() -> None:
+    for preset in (GENERAL, GENERAL_CONTROL):
+        ppo = recipes.ppo(preset)
+        assert (ppo.rollout.num_envs * ppo.rollout.steps, ppo.source.epochs) == (2048, 10)  # type: ignore[union-attr]
+        assert (preset.gae.discount, preset.gae.gae_lambda, preset.entropy) == (0.99, 0.95, 0.0)
+        assert preset.optimizer.learning_rate == 3e-4
+    sac, dqn = recipes.sac(GENERAL), recipes.dqn(GENERAL_CONTROL)
+    assert [stage.optimizer.learning_rate for stage in sac.stages] == [3e-4, 3e-4]
+    assert dqn.stages[0].optimizer == Adam(1e-4, clip_norm=10.0)
+    gathered, replay = dqn.rollout.num_envs * dqn.rollout.steps, dqn.source  # type: ignore[union-attr]
+    assert (replay.batch, gathered / replay.updates) == (32, 4), "an update for every four decisions"
+    assert dqn.copies["target"].every * 4 == 10_000
+    assert isinstance(dqn.stages[0].critic[0].fit, Huber)
+
+
+def test_on_images_dqn_has_the_settings_for_images_and_on_vectors_those_of_cartpole() -> None:
+    space = Image(4, 84, 84)
+    for preset in (on_images(CONTROL, space), preset_for_spec(Spec(space, Discrete(3), 100))):
+        dqn = recipes.dqn(preset)
+        assert dqn.steps * dqn.rollout.num_envs * dqn.rollout.steps == pytest.approx(1e6, rel=0.01)  # type: ignore[union-attr]
+        assert dqn.stages[0].optimizer.learning_rate == 1e-4
+        assert (dqn.copies["target"].every, dqn.source.batch) == (1_000, 32)
+        assert isinstance(dqn.stages[0].critic[0].fit, Huber)
+        assert isinstance(dqn.actor.body, Convolution)  # type: ignore[attr-defined]
+    plain = recipes.dqn(CONTROL)
+    assert plain.copies["target"].every == 128
+    assert isinstance(plain.stages[0].critic[0].fit, Squared)
 
 
 def test_files_of_data_for_a_mujoco_task_take_the_preset_of_d4rl() -> None:

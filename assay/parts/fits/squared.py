@@ -1,4 +1,4 @@
-"""Regression by squared errors: mean and expectiles. Axes: B sequences, T decisions, N critics."""
+"""Regression by squared errors: mean, expectiles, squares up to a limit. Axes: B sequences, T decisions, N critics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, Regressed
 from assay.core.slots import Prediction, Regression, View
 
@@ -39,3 +40,23 @@ class Expectile(Regression):
         value = of(view.model(of.model), rows)
         gap = target - value
         return Regressed(torch.where(gap < 0, 1.0 - self.level, self.level) * gap.square(), value)
+
+
+@dataclass(frozen=True)
+class Huber(Regression):
+    """d^2 / 2b if |d| < b, else |d| - b / 2, d = y - prediction, b = 1 / sigma^2: gradients of at most 1.
+
+    Degenerate: as sigma falls to 0 it is sigma^2 times half the squared error, as sigma grows the absolute error.
+    """
+
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.sigma > 0.0:
+            raise AssayError(f"Huber.sigma is {self.sigma}. Use a number above 0, such as 1")
+
+    def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
+        """Returns the errors of every member of an ensemble."""
+        value = of(view.model(of.model), rows)
+        limit, gap = 1.0 / self.sigma**2, (value - target).abs()
+        return Regressed(torch.where(gap < limit, 0.5 * gap.square() / limit, gap - 0.5 * limit), value)

@@ -139,8 +139,8 @@ class Contents:
 
     def restore(self, state: State) -> None:
         """Raises AssayError if the contents are not those that the run started with."""
-        if state["hash"] != self.hash:
-            what = f"the offline dataset has the hash {self.hash}, but the run started with {state['hash']}"
+        if (known := state["hash"]) != self.hash:
+            what = f"the offline dataset has the hash {self.hash}, but the run started with {known}"
             raise AssayError(f"{what}. Restore the data, or start a new run")
 
 
@@ -163,8 +163,7 @@ class Logged(Source):
         contents = Contents(self.logs, scene.task, scene.draw)
         if self.condition is not None:
             self.condition(scene.task, contents.columns)
-        if self.scale is not None:
-            contents.columns = rescaled(contents.columns, self.scale)
+        contents.columns = rescaled(contents.columns, self.scale)
         return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
@@ -185,10 +184,8 @@ class Logged(Source):
         """Returns the rows at these indices of each dataset as one batch; `index` is [batch], or [S, batch] for S
         batches.
         """
-        parts = [
-            {name: at(column, places) for name, column in columns.items()}
-            for columns, places in zip(logs, index, strict=True)
-        ]
+        pairs = zip(logs, index, strict=True)
+        parts = [{name: at(column, places) for name, column in columns.items()} for columns, places in pairs]
         axis, device = index[0].dim() - 1, index[0].device
         source = torch.cat(
             [torch.full(places.shape, log.origin, device=device) for log, places in zip(self.logs, index, strict=True)],

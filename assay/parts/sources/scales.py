@@ -58,7 +58,9 @@ def returns_of(columns: Columns) -> tuple[Tensor, Tensor]:
     return returns, torch.bincount(episode, minlength=num)
 
 
-def rescaled(datasets: Sequence[Columns], scale: RewardScale) -> tuple[Columns, ...]:
-    """Returns the datasets with their rewards times the factor."""
+def rescaled(datasets: Sequence[Columns], scale: RewardScale | None) -> tuple[Columns, ...]:
+    """Returns the datasets with their rewards times the factor; as they are without a scale."""
+    if scale is None:
+        return tuple(datasets)
     factor = scale(datasets)
     return tuple({**columns, "reward": factor * columns["reward"]} for columns in datasets)

@@ -21,6 +21,7 @@ from assay.core.record import State
 from assay.core.slots import Simulation
 from assay.core.slots.tasks import Answers
 from assay.core.spaces import Box, Context, Spec
+from assay.tasks.adapters.gymnasium import SMALL_TASKS
 from assay.tasks.adapters.gymnasium_instances import reset_seed
 from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
 from assay.tasks.control.stepping import SteppedTask
@@ -150,5 +151,6 @@ def envpool_task(name: str) -> SteppedTask:
     port = unmasked(port_of(seen, taken, name))
     spec = Spec(port.observation, port.action, int(pool.config["max_episode_steps"]))
     family = str(envpool().registration.registry.specs[id][0])
-    preset = "mujoco" if isinstance(port.action, Box) and "mujoco" in family else "classic"
+    tuned = "classic" if id in SMALL_TASKS else "general"
+    preset = "mujoco" if isinstance(port.action, Box) and "mujoco" in family else tuned
     return SteppedTask(name, spec, Pooled(id, spec, port), preset=preset)

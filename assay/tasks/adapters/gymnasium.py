@@ -148,12 +148,22 @@ def environment_task(
     except (Exception, SystemExit) as error:
         what = str(error) if isinstance(error, AssayError) else raised("its first step", error)
         raise AssayError(f"task '{name}': {what}. Fix the environment") from error
-    preset = "mujoco" if isinstance(port.action, Box) and has_mujoco(environment) else "classic"
+    preset = "mujoco" if isinstance(port.action, Box) and has_mujoco(environment) else preset_of_id(environment)
     closed(environment)
     costs, masked = int("cost" in info), port.masks is not None
     spec = Spec(port.observation, port.action, limit or NO_LIMIT, num_costs=costs, masked=masked)
     simulated = Simulated(make, spec, port)
     return EnvironmentTask(name, spec, simulated, preset=preset, build=make, port=port, limit=horizon)
+
+
+SMALL_TASKS = ("CartPole-v0", "CartPole-v1", "Pendulum-v1")
+"""Ids for which the classic preset was tuned."""
+
+
+def preset_of_id(environment: Any) -> str:
+    """Returns `classic` for the ids that it was tuned for, `general` for any other environment."""
+    spec = getattr(environment, "spec", None)
+    return "classic" if spec is not None and spec.id in SMALL_TASKS else "general"
 
 
 def build_wrapped(
