@@ -39,7 +39,7 @@ NAMED: dict[str, str] = {
     "zero_shot_rl in cli/main.py": EXAMPLE,
     "td3_bc in runs/stacked.py": EXAMPLE,
     "safe_rl_review in recipes/constrained.py": "a base recipe, called safe_ppo there, whose runs have this name",
-    "td3_bc in recipes/presets.py": "until presets hold no setting that one method reads",
+    "td3_bc in recipes/replay_settings.py": "until presets hold no setting that one method reads",
     "envpool in runs/catalogue.py": "the prefix of tasks of the package EnvPool",
     "envpool in runs/library_versions.py": "the package EnvPool, whose version a run records",
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
