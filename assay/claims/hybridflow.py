@@ -6,13 +6,14 @@ import numpy as np
 import torch
 
 from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
-from assay.claims.systems import placements
-from assay.claims.systems.placements import PERFECT, POOR, Mesh, best, by_model, meshes, ppo_graph
-from assay.claims.systems.placements import together as all_together
+from assay.claims.systems.graphs import PERFECT, POOR
 from assay.engine import batch_shards as shards
 from assay.engine.batch_shards import cut, tree_sum
 from assay.method import concatenate
 from assay.methods.hybridflow import recipe
+from assay.runs import placements
+from assay.runs.placements import Mesh, best, by_model, meshes, ppo_graph
+from assay.runs.placements import together as all_together
 
 FOUR = meshes(4)
 

@@ -5,10 +5,11 @@ import math
 from dataclasses import replace
 
 from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
-from assay.claims.systems import placements
-from assay.claims.systems.placements import GOOD, PERFECT, POOR, Call, Graph, best, by_call, by_model, meshes, searched
-from assay.claims.systems.placements import together as all_together
+from assay.claims.systems.graphs import GOOD, PERFECT, POOR
 from assay.methods.realhf import recipe
+from assay.runs import placements
+from assay.runs.placements import Call, Graph, best, by_call, by_model, meshes, searched
+from assay.runs.placements import together as all_together
 
 FOUR = meshes(4)
 
@@ -51,13 +52,13 @@ def gap_on_two() -> float:
     Single moves cost more there than on four devices: at beta 0.5 two searches of eight find it, at 0.2 all eight.
     """
     two = meshes(2)
-    found = [searched(POOR, two, all_together(POOR, 2), seed, beta=0.2, moves=1_000) for seed in range(5)]
+    found = [searched(POOR, two, all_together(POOR, 2), seed, beta=0.2, moves=1_000)[0] for seed in range(5)]
     return max(found) - best(POOR, by_call(POOR, two))[0]
 
 
 def stays() -> float:
     """Returns how far a search that only climbs gets from all calls on all devices, in 300 moves."""
-    return together() - searched(POOR, FOUR, all_together(POOR, 4), seed=0, beta=math.inf, moves=300)
+    return together() - searched(POOR, FOUR, all_together(POOR, 4), seed=0, beta=math.inf, moves=300)[0]
 
 
 def held_by_moving() -> float:
@@ -89,22 +90,22 @@ def moved() -> float:
 def gain_if_perfect() -> float:
     """Returns by how much a search is shorter than all together where calls scale perfectly."""
     start = all_together(PERFECT, 4)
-    return PERFECT.seconds(start) - searched(replace(PERFECT, moving=0.0), FOUR, start, seed=0, moves=500)
+    return PERFECT.seconds(start) - searched(replace(PERFECT, moving=0.0), FOUR, start, seed=0, moves=500)[0]
 
 
 def found(seed: int) -> float:
     """Returns the time that a search finds."""
-    return searched(POOR, FOUR, all_together(POOR, 4), seed)
+    return searched(POOR, FOUR, all_together(POOR, 4), seed)[0]
 
 
 def climbed(seed: int) -> float:
     """Returns the time at which a search that only climbs stays."""
-    return searched(POOR, FOUR, all_together(POOR, 4), seed, beta=math.inf)
+    return searched(POOR, FOUR, all_together(POOR, 4), seed, beta=math.inf)[0]
 
 
 def found_if_good(seed: int) -> float:
     """Returns the time that a search finds where calls scale better."""
-    return searched(GOOD, FOUR, all_together(GOOD, 4), seed)
+    return searched(GOOD, FOUR, all_together(GOOD, 4), seed)[0]
 
 
 CLAIMS = Claims(
@@ -139,9 +140,9 @@ CLAIMS = Claims(
         Edit("moving is free", placements.Graph.seconds, "begin, self.moving)", "begin, 0.0)"),
         Edit("moving holds one mesh", placements.Graph.seconds, "mesh | plan[call.weights_of]", "mesh"),
         Edit("every call is moved", placements.Graph.seconds, "plan[call.weights_of] != mesh", "True"),
-        Edit("it only climbs", placements.searched, "or draw.random() < math.exp(-beta * (new - now))", ""),
+        Edit("it only climbs", placements.searched, " or draw.random() < math.exp(-beta * (new - now))", ""),
         Edit("worse plans are preferred", placements.searched, "new <= now or", "new >= now or"),
-        Edit("the last plan instead of the best", placements.searched, "min(least, now)", "now"),
+        Edit("the last plan instead of the best", placements.searched, "if now < least:", "if True:"),
         Edit("no mesh of a half", placements.meshes, "range(num.bit_length())", "(0, num.bit_length() - 1)"),
         Edit("time does not depend on the devices", placements.Call.seconds, "len(mesh)", "1"),
     ),

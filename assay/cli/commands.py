@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": ("policy_commands", "evaluate"),
     "export": ("policy_commands", "export"),
     "list": ("method_commands", "list_methods"),
+    "plan": ("plan_command", "plan"),
     "report": ("report_command", "report"),
     "reproduce": ("reproduce_command", "reproduce_run"),
     "resume": ("train_command", "resume"),

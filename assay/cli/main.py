@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--ranks", type=int, metavar="N", help="processes that share the shards (default: as before)")
     one.add_argument("--gatherers", type=int, metavar="N", help="processes that sample (default: as before)")
     add_code_option(one)
+    add_plan_options(command("plan", "plan which GPUs compute which call of an update, with seconds and memory"))
     add_reproduce_options(command("reproduce", "run a finished run again and compare scores, metrics and tensors"))
     text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
     add_policy_commands(
@@ -74,6 +75,19 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--host", default="127.0.0.1", help=text)
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     return root
+
+
+def add_plan_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of `plan`."""
+    one.add_argument("name", help="a method of language tasks")
+    one.add_argument("--model", required=True, metavar="FOLDER|SIZE", help="a pretrained model, or a size such as 7B")
+    one.add_argument("--gpus", type=int, required=True, metavar="N", help="number of GPUs, a power of two")
+    one.add_argument("--gpu-memory", type=float, default=80.0, metavar="GB", help="memory of one GPU (default: 80)")
+    text = "measured seconds: JSON {call: {gpus: seconds}}, or a run folder (default: estimated from the parameters)"
+    one.add_argument("--step-times", type=Path, metavar="FILE|RUN", help=text)
+    one.add_argument("--rows", type=int, metavar="N", help="sequences of one update (default: the recipe's)")
+    one.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="tokens of a prompt (default: 512)")
+    one.add_argument("--answer-tokens", type=int, default=1024, metavar="N", help="tokens of an answer (default: 1024)")
 
 
 def add_reproduce_options(one: argparse.ArgumentParser) -> None:

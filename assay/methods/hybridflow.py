@@ -4,7 +4,8 @@
     training shard -> generation shard: a rank receives 1/t_g - 1/t of the weights if its groups are strided
 
 Sheng et al. 2024. loss = ppo's, whatever the plan: rows are cut over the workers, computed and joined in order, and
-sums and counts are added, never means. The plan decides the time alone, so it can be searched.
+sums and counts are added, never means. The plan decides the time alone, so it can be searched: `assay plan` does so,
+with a mesh for each model; `assay train hybridflow` is ppo, and `--shards S --ranks N` cut its rows over workers.
 """
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ METHOD = Method(
     base=recipes.ppo,
     departures=(
         "a group of workers is `--shards S --ranks N` (docs/scale.md): all ranks hold all models; plans with models on "
-        "different devices are scored on a virtual clock, not run",
+        "different devices are those of assay plan, scored on a virtual clock and not run",
         "seconds of a call on n devices are work / n^scaling: plans are compared, a cluster is not predicted",
         "plans are enumerated: halves, quarters, ... of the devices for each of four models",
         "of the two layouts of the actor only tensor slices are counted, without pipelines",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,29 +95,42 @@ def by_model(graph: Graph, options: Sequence[Mesh]) -> Iterator[dict[str, Mesh]]
         yield {call.name: placed[call.model] for call in graph.calls}
 
 
-def best(graph: Graph, plans: Iterator[dict[str, Mesh]]) -> tuple[float, dict[str, Mesh]]:
+def best(graph: Graph, plans: Iterable[dict[str, Mesh]]) -> tuple[float, dict[str, Mesh]]:
     """Returns the shortest time of some plans, and the first plan that has it."""
     return min(((graph.seconds(plan), plan) for plan in plans), key=lambda found: found[0])
 
 
-def searched(
-    graph: Graph, options: Sequence[Mesh], start: Plan, seed: int, beta: float = 0.5, moves: int = 3_000
-) -> float:
-    """Returns the shortest time that a Metropolis search over the meshes of single calls finds.
+def every_plan(plan: Plan) -> bool:
+    """Returns True: without a limit of memory every plan fits."""
+    return True
 
-    A move gives one call another mesh; it is kept with probability min(1, exp(-beta (new - old))). `beta` is per
-    second; with infinite beta it climbs, and stays where each single move is worse.
+
+def searched(
+    graph: Graph,
+    options: Sequence[Mesh],
+    start: Plan,
+    seed: int,
+    beta: float = 0.5,
+    moves: int = 3_000,
+    fits: Callable[[Plan], bool] = every_plan,
+) -> tuple[float, dict[str, Mesh]]:
+    """Returns the shortest time that a Metropolis search over the meshes of single calls finds, and its plan.
+
+    A move gives one call another mesh; it is kept with probability min(1, exp(-beta (new - old))), and never if the
+    plan does not fit. `beta` is per second; with infinite beta it climbs, and stays where each single move is worse.
     """
     draw = np.random.default_rng(seed)
     names, plan, now = [call.name for call in graph.calls], dict(start), graph.seconds(start)
-    least = now
+    least, found = now, dict(start)
     for _ in range(moves):
         name, mesh = names[int(draw.integers(len(names)))], options[int(draw.integers(len(options)))]
-        new = graph.seconds({**plan, name: mesh})
-        if new <= now or draw.random() < math.exp(-beta * (new - now)):
-            plan[name], now = mesh, new
-            least = min(least, now)
-    return least
+        moved = {**plan, name: mesh}
+        new = graph.seconds(moved)
+        if (new <= now or draw.random() < math.exp(-beta * (new - now))) and fits(moved):
+            plan, now = moved, new
+            if now < least:
+                least, found = now, dict(plan)
+    return least, found
 
 
 # ---------------------------------------------------------------------------------------------------- graphs
@@ -137,12 +150,3 @@ def ppo_graph(
         ),
         moving,
     )
-
-
-POOR = ppo_graph((30.0, 0.3), (12.0, 0.6), (30.0, 0.8), 0.5)
-"""Calls that gain little from more devices: generation least."""
-GOOD = ppo_graph((40.0, 0.5), (6.0, 0.8), (30.0, 0.9), 1.0)
-"""Calls that gain more."""
-PERFECT = ppo_graph((40.0, 1.0), (0.0, 1.0), (30.0, 1.0), 0.0)
-"""Calls that are n times as fast on n devices, with free scores."""
-
