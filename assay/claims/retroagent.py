@@ -1,5 +1,6 @@
 """What retroagent's parts compute, against numbers worked out by hand. Axes: B rows, M lessons."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,13 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
 from assay.method import PLACES, Draw, Experience, Need, Origin, Recipe, Scene, Verifier, recipes
-from assay.methods.retroagent import Lessons, Progress, SimilarityUtility, cosine_of, pieces, recipe
+from assay.methods.retroagent import recipe
+from assay.methods.retroagent.lessons import Lessons, SimilarityUtility, cosine_of, pieces
+from assay.methods.retroagent.progress import Progress
+from assay.methods.retroagent.reflection import REFLECTED, OwnReflection, solved_example
 from assay.ops.random import uniform_tensor
+from assay.tasks.language.prompts import Item
+from assay.tasks.language.scratch import scratch
 from assay.tasks.language.sorting import sorting
 
 TASK = sorting(4)
@@ -51,6 +57,44 @@ def reward_gap(recipe: Recipe) -> float:
     found, best = attempts(recipe, GROUP, GROUP)
     wanted = [[0.25, 0.5, 11.0, 0.0, 0.0], [0.0, 0.25, 10.75, 0.0, 0.0]]
     return probes.distance(torch.tensor(found), torch.tensor(wanted)) + abs(best - 0.25)
+
+
+def paid_elsewhere(ours: Recipe) -> list[float]:
+    """Returns what half of the answer of prompt 1 is paid after all attempts at prompt 0 won, and again after one of
+    its own group of two won.
+    """
+    part, scene = ours.rewards[-1], Scene(TASK)
+    other, state, paid = TASK.items.item(1, 0).answer, part.init(scene), []
+    for said, starts in (([ANSWER] * 2, [0, 0]), ([other[:2] + WRONG, other], [1, 1]), ([other[:2] + WRONG], [1])):
+        rows = part(Verifier()(probes.completed(TASK, said, starts), scene), scene, state)
+        paid.append(float((rows.reward * rows.mask).sum(1)[0]))
+    return paid[1:]
+
+
+def judged_wrongly(ours: Recipe) -> float:
+    """Returns how many shares and lessons of a judge are read wrongly."""
+
+    def judge(prompts: Sequence[str]) -> list[str]:
+        assert all("{" not in one for one in prompts)
+        return [" be calm " if "attempt was" in one else "Score: 4" if "half" in one else "well" for one in prompts]
+
+    progress, lessons = ours.rewards[-1].with_judge(judge), lessons_of(ours).with_judge(judge)  # type: ignore[attr-defined]
+    rows = [{"prompt": "p", "completion": "half"}, {"prompt": "q", "completion": "all"}]
+    return (progress.phi(rows) != [0.4, 0.0]) + (lessons.reflect(Scene(TASK), rows, [True, False]) != ["be calm"] * 2)
+
+
+def reflected_wrongly(ours: Recipe) -> float:
+    """Returns how many lessons differ from what a policy samples after the question; none if the task cannot ask."""
+    task = probes.listed(Item("p", "7", "7"), Item("q", "7", "7"))
+    actor, rows = probes.small_policy(task), [{"prompt": "p", "completion": "7"}, {"prompt": "q", "completion": "8"}]
+    scene = Scene(task, actor=actor, draw=Draw(3))
+    asked = [REFLECTED.format(prompt=row["prompt"], completion=row["completion"], verdict=said) for row, said in zip(
+             rows, ("was right", "was wrong"), strict=True)]  # fmt: skip
+    with torch.no_grad():
+        found = lessons_of(ours).reflect(scene, rows, [True, False])
+        again = task.play_prompts(actor, asked, np.arange(2), np.zeros(2, dtype=int), Draw(3).at(9), split=0)
+    wrong = sum(one != other.strip() for one, other in zip(found, task.completions(again), strict=True))
+    return wrong + (not probes.is_refused(ours, TASK)) + (len(set(found)) < 2)
 
 
 def cosine_gap(recipe: Recipe) -> float:
@@ -133,7 +177,9 @@ CLAIMS = Claims(
         Edit("progress is paid in full", Progress.apply, "(phi - before)", "phi"),
         Edit("the newest share counts", Progress.apply, 'max(best.get(row["prompt"], 0.0), value)', "value"),
         Edit("the first half is shown the lesson", Lessons.__call__, ">= members // 2", "< members // 2"),
-        Edit("lessons of lost rows", Lessons.remember, "if has_won", "if not has_won"),
+        Edit("lessons of lost rows", solved_example, "if is_won", "if not is_won"),
+        Edit("one best for all prompts", Progress.apply, 'best.get(row["prompt"], 0.0) for',
+             "max(best.values(), default=0.0) for"),
         Edit("rare lessons are not preferred", SimilarityUtility.__call__, "self.bonus *", "0.0 *"),
         Edit("the farthest lesson", Lessons.nearest, "score.argmax()", "score.argmin()"),
         Edit("the outcome is not scaled", recipe, "ScaledReward(10.0)", "ScaledReward(1.0)"),
@@ -145,6 +191,14 @@ CLAIMS = Claims(
                       by_hand.grpo_loss),
         Exact("the best share is kept after a group that failed",
               lambda: attempts(recipe(), GROUP, LOST)[1], equals=0.25),
+        Exact("what was reached in one task is not taken from the progress in another",
+              lambda: probes.distance(paid_elsewhere(recipe()), [0.5, 0.0]), equals=0.0),
+        Exact("a judge says how much is done and writes lessons; what it does not say is 0",
+              lambda: judged_wrongly(recipe()), equals=0.0),
+        Exact("a task with worked answers is refused", lambda: probes.is_refused(recipe(), scratch(4)), equals=1.0,
+              of="refusals"),
+        Exact("the policy's lesson is what it writes after its attempt and the verdict",
+              lambda: reflected_wrongly(recipe(reflect=OwnReflection())), equals=0.0, of="reflect"),
         Exact("lessons are compared by their letter pairs", lambda: cosine_gap(recipe()), at_most=1e-6),
         Exact("lessons score 0.9624, 0.9424, 1.2033",
               lambda: (retrieved(recipe())[:3] - SCORES).abs().max(), at_most=1e-4),

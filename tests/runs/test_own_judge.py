@@ -214,3 +214,15 @@ def test_a_rubric_is_read_from_a_file(own: tuple[str, str], tmp_path: Path) -> N
     file.write_text(json.dumps([{"name": "answer", "points": 2}]))
     with pytest.raises(AssayError, match="the field 'points' of a criterion is wrong"):
         make_plan("mpo-meta", own[1], options=RunOptions(own=OwnOptions(rubric=str(file))))
+
+
+def test_progress_on_worked_answers_needs_a_judge(own: tuple[str, str], tmp_path: Path) -> None:
+    worked = tmp_path / "worked.jsonl"
+    rows = [{"prompt": f"{k} plus one", "answer": f"We add one.\n#### {k + 1}"} for k in range(40)]
+    worked.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(AssayError, match=r"worked answers.*--judge"):
+        assay.train("retroagent", str(worked), steps=1, warmup=0)
+    sizes = {"num_starts": 2, "group_size": 2, "actor.width": 16, "actor.layers": 1}
+    own_words = {"judge": own[0], "reward": ("verifier=1.0",)}
+    run = assay.train("retroagent", str(worked), steps=1, warmup=0, settings=sizes, **own_words)
+    assert [row["progress_paid"] for row in run.curves if "progress_paid" in row] == [pytest.approx(0.5)]

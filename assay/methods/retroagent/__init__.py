@@ -1,0 +1,57 @@
+"""retroagent: progress over what was reached before is paid; half of each group is shown a lesson from a memory.
+
+    R = 10 won + max(0, phi - best[task]),   best[task] <- max(best[task], share of the group that won)
+    lesson = argmax 0.6 cos(task, task_i) + 0.4 (u_i + sqrt(ln N / n_i)), cos >= 0.4;   u_i <- 0.95 u_i + 0.05 won
+
+then grpo over the whole group, with and without a lesson. Zhang et al. 2026. Where all attempts at a task fail, grpo
+learns nothing; the share phi of subtasks tells them apart until the task is won. Lessons are what earlier attempts
+showed, chosen as arms of a bandit: solved examples, or what the policy (retroagent:reflect) or a judge writes of them.
+
+Axes: B sequences, T decisions, M lessons.
+"""
+
+from dataclasses import replace
+
+from assay.method import LANGUAGE, Method, Preset, Recipe, Verifier, recipes
+from assay.methods.retroagent.lessons import Lessons
+from assay.methods.retroagent.progress import History, Progress, best_progress, group_success
+from assay.methods.retroagent.reflection import OwnReflection, Reflect, solved_example
+from assay.parts import Episodes, ScaledReward
+
+
+def recipe(
+    preset: Preset = LANGUAGE,
+    history: History = group_success,
+    lessons: bool = True,
+    reflect: Reflect = solved_example,
+) -> Recipe:
+    base = recipes.grpo(preset)
+    assert isinstance(base.rollout, Episodes)
+    rewards = (Verifier(), ScaledReward(10.0), Progress(history=history))
+    rollout = Lessons(base.rollout, reflect=reflect) if lessons else base.rollout
+    return replace(base, name="retroagent", rewards=rewards, rollout=rollout)
+
+
+def reflecting(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns the recipe whose lessons the policy writes itself: for a pretrained model."""
+    return recipe(preset, reflect=OwnReflection())
+
+
+METHOD = Method(
+    paper="arXiv:2603.08561",
+    recipe=recipe,
+    presets=(LANGUAGE,),
+    default_task="sorting-3",
+    family="guidance",
+    base=recipes.grpo,
+    variants={"best-progress": lambda preset: recipe(preset, best_progress), "reflect": reflecting},
+    departures=(
+        "phi is a program, the share of the answer that the completion begins with, or what a judge says (--judge); "
+        "tasks with worked answers are refused without one",
+        "a lesson is a solved prompt of an earlier group; the policy writes it in retroagent:reflect, a judge with "
+        "--judge; similarity is of letter pairs",
+        "an evaluation never sees a lesson; the authors show it three",
+        "no KL to the reference (authors: 0.01), no second loss on reflections; an attempt is one answer",
+        "small models cannot read a lesson: progress is measured without them, retrieval as a bandit",
+    ),
+)

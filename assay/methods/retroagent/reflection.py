@@ -1,0 +1,67 @@
+"""What is learned from an attempt, as a text: a solved example, or what a model writes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay.method import DISCARDED, AssayError, Chat, Choice, PromptedTask, Scene
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+Reflect = Callable[[Scene, Rows, Sequence[bool]], list[str]]
+"""(scene, attempts at different prompts, whether each won) -> the lesson of each; "" for none."""
+
+
+REFLECTED = """{prompt}
+{completion}
+This attempt {verdict}. Say in one sentence what helps with tasks of this kind, without the answer of this one."""
+
+
+def solved_example(scene: Scene, rows: Rows, won: Sequence[bool]) -> list[str]:
+    """The prompt with the completion where it won, no lesson where it did not."""
+    return [f"{row['prompt']}{row['completion']}" if is_won else "" for row, is_won in zip(rows, won, strict=True)]
+
+
+def asked_about(rows: Rows, won: Sequence[bool]) -> list[str]:
+    """What a model is asked about each attempt."""
+    verdict = ["was right" if is_won else "was wrong" for is_won in won]
+    return [
+        REFLECTED.replace("{verdict}", said).replace("{completion}", str(row["completion"])).replace(
+            "{prompt}", str(row["prompt"]))
+        for row, said in zip(rows, verdict, strict=True)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ChatReflection(Choice):
+    """A judge writes the lesson; it is told the attempt and whether it was right."""
+
+    ask: Chat
+
+    def __call__(self, scene: Scene, rows: Rows, won: Sequence[bool]) -> list[str]:
+        """The judge's answers, without spaces around them."""
+        return [one.strip() for one in self.ask(asked_about(rows, won))]
+
+
+@dataclass(frozen=True)
+class OwnReflection(Choice):
+    """The acting policy writes the lesson, sampled like an answer; these tokens are not trained on."""
+
+    def check(self, task: PromptedTask) -> None:
+        """Raises AssayError if the task cannot write the question."""
+        try:
+            told = asked_about([{"prompt": "", "completion": ""}], [True])
+            task.onto(task.demonstrate(np.arange(1), 0), told)  # type: ignore[attr-defined]
+        except ValueError as error:
+            raise AssayError(f"task '{task.name}' cannot write a question about an attempt: {error}") from None
+
+    def __call__(self, scene: Scene, rows: Rows, won: Sequence[bool]) -> list[str]:
+        """What the policy writes."""
+        task, starts = scene.task, np.arange(len(rows))
+        assert isinstance(task, PromptedTask)
+        said = task.play_prompts(scene.actor, asked_about(rows, won), starts, starts * 0, scene.draw.at(9), split=0)
+        scene.log(DISCARDED, float(said.mask.sum()))  # they count as sampled
+        return [str(row["completion"]).strip() for row in task.texts(said, 0)]
