@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, TypeAlias
 
 from assay.core.calls import OwnCodeError
+from assay.core.errors import AssayError
 
 Range: TypeAlias = tuple[float, float]
 UNIT: Range = (0.0, 1.0)
@@ -15,6 +17,27 @@ RIGHT = 0.5
 """An outcome above it is right: the middle of the unit range, to which every declared range is mapped."""
 ROUNDING = 1e-6
 """How far a score may leave its range by the rounding of a float32."""
+
+
+def declared_range(function: Callable[..., Any], name: str) -> Range | None:
+    """Returns the attribute `range` of a reward function, None without one; AssayError unless it is two finite numbers,
+    the lower one first.
+    """
+    bounds = getattr(function, "range", None)
+    if bounds is None:
+        return None
+    is_pair = isinstance(bounds, Sequence) and not isinstance(bounds, str) and len(bounds) == 2
+    numbers = [float(one) for one in bounds if isinstance(one, int | float) and math.isfinite(one)] if is_pair else []
+    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+        what = f"reward {name}: {name}.range is {bounds!r}"
+        raise AssayError(f"{what}. Use two finite numbers, the lower one first, such as (-1, 1).")
+    return numbers[0], numbers[1]
+
+
+def share_of_range(value: float, bounds: Range) -> float:
+    """Returns (value - low) / (high - low), from 0 to 1; 0 for an empty range."""
+    low, high = bounds
+    return min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.0
 
 
 def is_inside(value: float, bounds: Range) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.core.score_range import Range
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
+from assay.parts.rewards.function import FromFunction
 from assay.runs import catalogue
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.plan import make_plan
@@ -163,3 +166,17 @@ def test_returns_that_are_neither_right_nor_wrong_are_refused_before_an_update()
     with pytest.raises(AssayError, match=r"RightOrWrong of 'nsr' reads .* 'cartpole' has the return \d+\. Use"):
         loop.step()
     assert loop.engine.updates == 0
+
+
+def test_a_function_in_a_recipe_has_its_range_too() -> None:
+    def sign(rows: list[dict[str, str]]) -> list[float]:
+        return [1.0 if row["completion"] == row["answer"] else -1.0 for row in rows]
+
+    sign.range = (-1, 1)  # type: ignore[attr-defined]
+    task = addition(1)
+    shown = task.demonstrate(np.arange(4), 0)
+    assert FromFunction(sign)(shown, Scene(task)).column("score").tolist() == [1.0] * 4
+    sign.range = (0, 1)  # type: ignore[attr-defined]
+    wrong = shown.with_columns(action=shown.action.flip(0))
+    with pytest.raises(OwnCodeError, match=r"reward sign is -1 for row 0 .*outside of the range 0 to 1"):
+        FromFunction(sign)(wrong, Scene(task))

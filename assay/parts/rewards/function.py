@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.core.calls import rewards_of
 from assay.core.record import Experience, State
+from assay.core.score_range import declared_range, is_inside, refuse_outside, share_of_range, shown_row
 from assay.core.slots import DemonstratedTask, Reward, Scene, TextTask
 from assay.ops import random
 
@@ -25,8 +26,9 @@ class FromFunction(Reward):
 
     `function(rows)` gets one dict for each sequence (prompt, completion, answer and the prompt's facts on text tasks;
     return, length, actions, ... on control tasks) and returns one finite number for each; a function of columns works
-    too (see `assay.core.calls`). A None, which means that it does not apply, counts as 0 here. The task's verifier
-    does not run. Degenerate: a row without a decision gets no reward, whatever the function returns.
+    too (see `assay.core.calls`). A None, which means that it does not apply, counts as 0 here. Numbers of a function
+    with an attribute `range` are mapped from it to 0..1; one outside is an error. The task's verifier does not run.
+    Degenerate: a row without a decision gets no reward, whatever the function returns.
     """
 
     function: Callable[..., Any]
@@ -45,6 +47,12 @@ class FromFunction(Reward):
         rows = rows_of(experience, scene)
         name = getattr(self.function, "__name__", "the reward function")
         values = [0.0 if value is None else value for value in rewards_of(self.function, rows, name)]
+        bounds = declared_range(self.function, name)
+        if bounds is not None:
+            for place, value in enumerate(values):
+                if not is_inside(value, bounds):
+                    raise refuse_outside(f"reward {name}", value, shown_row(place, rows[place]), bounds)
+            values = [share_of_range(value, bounds) for value in values]
         return on_last_decision(experience, torch.tensor(values, device=experience.mask.device))
 
 

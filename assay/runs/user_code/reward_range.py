@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.record import InfraFault, Outcome, Score
-from assay.core.score_range import UNIT, Range, is_inside, refuse_outside, shown_row
+from assay.core.score_range import UNIT, Range, declared_range, is_inside, refuse_outside, share_of_range, shown_row
 from assay.core.slots import Task
 from assay.runs.user_code.rewards import VERIFIER, OwnFunction, OwnRewards
 from assay.tasks.language.dialogue import DialogueTask
@@ -17,20 +17,11 @@ from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.scoring import Table
 
 
-def checked_range(bounds: Any, where: str) -> Range:
-    """Returns a range as two floats; AssayError unless it is two finite numbers, the lower one first."""
-    is_pair = isinstance(bounds, Sequence) and not isinstance(bounds, str) and len(bounds) == 2
-    numbers = [one for one in bounds if isinstance(one, int | float) and math.isfinite(one)] if is_pair else []
-    if len(numbers) != 2 or not numbers[0] < numbers[1]:
-        raise AssayError(f"{where} is {bounds!r}. Use two finite numbers, the lower one first, such as -1 and 1.")
-    return float(numbers[0]), float(numbers[1])
-
-
 def declared_ranges(rewards: OwnRewards) -> dict[str, Range]:
     """Returns the attribute `range` of each function that has one."""
     functions = {name: one.function for name, one in rewards.components.items() if isinstance(one, OwnFunction)}
-    found = {name: getattr(function, "range", None) for name, function in functions.items()}
-    return {name: checked_range(one, f"reward {name}: {name}.range") for name, one in found.items() if one is not None}
+    found = {name: declared_range(function, name) for name, function in functions.items()}
+    return {name: bounds for name, bounds in found.items() if bounds is not None}
 
 
 @dataclass(frozen=True)
@@ -63,9 +54,8 @@ class Ranged:
                 mapped.append(outcome)
                 continue
             numbers = {name: values[place] for name, values in table.items() if not math.isnan(values[place])}
-            low, high = self.bounds(numbers, shown_row(place, rows[place]))
-            share = (outcome.value - low) / (high - low) if high > low else 0.0
-            mapped.append(Score(min(1.0, max(0.0, share))))
+            bounds = self.bounds(numbers, shown_row(place, rows[place]))
+            mapped.append(Score(share_of_range(outcome.value, bounds)))
         return mapped, table
 
     def bounds(self, numbers: Mapping[str, float], row: str) -> Range:
