@@ -26,8 +26,10 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 NEEDS = {
     "advantage-alignment-llm": "a game of at least two players",
     "iwocs": "a task with a range of dynamics",
+    "lhrm-hgpo": "a task that says with what its answers begin in two modes; its variant `tags` asks a model for them",
     "ota": "a task with goals",
     "self-redteam": "a game of several roles",
+    "spct-grm": "prompts with `responses` to judge, and the `best` of them",
     "zero-shot-rl": "a task with goals",
 }
 """Methods that need more of a task than prompts, an environment or a dataset have."""
@@ -37,6 +39,13 @@ FIELDS = {
     "salu": ("label", ("answerable", "unanswerable")),
 }
 """The field that a method reads in every line of a file, and its values if they are fixed."""
+OPTIONS = {
+    "mpo-meta": ("judge", "http://localhost:8000/v1"),
+    "open-rs": ("mark", "####"),
+    "rlpr": ("mark", "####"),
+    "think-rm": ("judge", "http://localhost:8000/v1"),
+}
+"""The option without which a method refuses a plain file, and an example of its value."""
 FORMATS = "language.md" if (DOCS / "language.md").is_file() else "data.md"
 """The page of formats of prompts."""
 COSTS = {"fisor", "hc-rlhf", "safe-rl-review"}
@@ -151,7 +160,9 @@ def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
     if LANGUAGE.name in worlds and key not in COSTS:
         fields = field_words(*FIELDS[key]) if key in FIELDS else ""
         words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../{FORMATS})):"
-        found.append((words, f"assay train {key} --task your.jsonl --model FOLDER"))
+        option, value = OPTIONS.get(key, ("", ""))
+        more = f" --{option} '{value}'" if option else ""
+        found.append((words, f"assay train {key} --task your.jsonl --model FOLDER{more}"))
     if PREFERENCES.name in worlds:
         words = "On a file of preference pairs ([format](../preferences.md)):"
         found.append((words, f"assay train {key} --task pairs.jsonl --model FOLDER"))

@@ -16,6 +16,7 @@ from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.report import methods
 from assay.runs import catalogue
+from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from tests.docs.blocks import ROOT
 from tests.docs.dry import rows, write_prompts
@@ -159,7 +160,8 @@ def test_figure_puts_the_interval_where_its_numbers_are() -> None:
 def refused(key: str, task: str) -> str | None:
     """Returns why a method cannot be started on a task, None if it can; its offline dataset is not missed here."""
     try:
-        plan = make_plan(key, task)
+        option, value = docs_methods.OPTIONS.get(key, ("", ""))
+        plan = make_plan(key, task, options=run_options({option: value} if task.endswith(".jsonl") else {}))
         loop = Loop(plan.recipe, plan.task, seed=0, num_steps=1)
         if key in docs_methods.EXPERTS and not task.endswith(".jsonl"):  # the first rollout asks for demonstrations
             loop.step()

@@ -20,5 +20,10 @@ def test_a_policy_that_searches_is_evaluated_without_exact_quantities() -> None:
 
 
 def test_a_policy_around_a_network_keeps_its_exact_quantities() -> None:
-    run = assay.train("laser", "levels", steps=1)
+    run = assay.train("laser", "key-decisions", steps=1)
     assert all("pass_rate" in row for row in run.curves if "evaluation" in row)
+
+
+def test_laser_refuses_a_vocabulary_without_a_token_to_spare() -> None:
+    with pytest.raises(AssayError, match="every token of the vocabulary is text"):
+        assay.train("laser", "levels", steps=1)

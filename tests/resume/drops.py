@@ -25,7 +25,7 @@ from tests.resume.kills import FINISHED, Reference, differences, forked, referen
 
 HARMLESS = {
     "loop.states.guards.4.checksum": "the guard computes it anew before it reads it",
-    "loop.states.guards.13.score": "every step computes it anew before an evaluation is compared with it",
+    "loop.states.guards.14.score": "every step computes it anew before an evaluation is compared with it",
     "loop.progress.updates": "the loop takes it from the engine's count after every step",
     "loop.states.sources.0.columns.truncated": "no episode of so short a run is cut: all zeros, as in a new column",
 }

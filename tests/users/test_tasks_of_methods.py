@@ -14,7 +14,7 @@ from assay.runs.checks import walked
 METHODS = [
     "lite-ppo", "nsr", "ace", "a-grae", "progrpo", "mathforge", "etr", "pacs", "real", "oreal", "kimi-k1.5",
     "direct-advantage-po", "p3o", "r2vpo", "dph-rl", "self-interference", "siren", "dsdr", "lp-reg", "prerl-dsrl",
-    "repexp", "laser", "lhrm-hgpo", "wgrpo-pairing", "remax", "policy-cliff", "rlsp", "echo-chamber",
+    "repexp", "laser", "wgrpo-pairing", "remax", "policy-cliff", "rlsp", "echo-chamber",
     "simplerl-zoo",
 ]  # fmt: skip
 CLASSES = [
@@ -65,6 +65,12 @@ def test_graded_rewards_train_and_what_is_missing_or_unbounded_is_named(
         assert "outside of the range 0 to 1, and " in capsys.readouterr().err
         assert not Path("run/config.json").exists()
     assert trained(method, "bare.jsonl", "--reward", "rewards.py:graded") == 0, capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_files")
+def test_openings_of_a_testbed_are_refused_on_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trained("lhrm-hgpo", "answers.jsonl") == 2
+    assert "does not say with what its answers begin" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_files")
