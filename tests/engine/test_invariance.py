@@ -127,7 +127,7 @@ def _in_float64() -> None:
 
 def case(name: str) -> tuple[Recipe, Spec, Experience]:
     base, spec = CASES[name]
-    recipe = small(base(LANGUAGE if spec is LANGUAGE_SPEC else CONTROL), spec)
+    recipe = small(base(LANGUAGE if spec is LANGUAGE_SPEC else CONTROL), spec).at_limit(spec.horizon)
     batch = tokens() if spec is LANGUAGE_SPEC else steps(spec)
     # A pair is two rows: rows that share an episode share its outcome, and equal outcomes are paired by row number.
     return recipe, spec, replace(batch, episode=None) if base is recipes.dpo else batch
