@@ -339,6 +339,14 @@ def test_lines_say_what_broke_on_what_input(tmp_path: Path) -> None:
     assert lines[2] == "    on four completions, two of them the same"
 
 
+def test_a_reward_outside_of_its_declared_range_breaks_a_law(tmp_path: Path) -> None:
+    text = "def sign(rows):\n    return [1.0 if r['completion'] == r['answer'] else -1.0 for r in rows]\n"
+    (report,) = check_file(written(tmp_path, f"{text}sign.range = (-1, 1)\n"))
+    assert report.held
+    (report,) = check_file(written(tmp_path, f"{text}sign.range = (0, 1)\n", "narrow.py"))
+    assert "outside of its range 0 to 1" in " ".join(report.lines())
+
+
 # -------------------------------------------------------------------------------------------------------------- apart
 def test_apart_gives_the_same_reports_and_a_process_that_ends_is_a_finding(tmp_path: Path) -> None:
     sound = 'print("hello")\ndef reward(rows):\n    print(rows)\n    return [1.0]\n'

@@ -16,6 +16,7 @@ from assay.claims.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law
 from assay.claims.laws.state import continuing
 from assay.core import calls
 from assay.core.errors import AssayError
+from assay.core.score_range import declared_range, is_inside
 from assay.core.record import Experience, Need, Progress, Scored, State
 from assay.core.settings import children
 from assay.core.slots import DemonstratedTask, Scene
@@ -162,9 +163,13 @@ def rows_cases(part: RewardFunction) -> Sequence[RowsCase]:
 
 @law("it returns one finite number for each row")
 def numbers(part: RewardFunction, case: RowsCase) -> Iterator[str]:
-    """Or None where it does not apply; no text, no nan, no single number for all; whatever the text is."""
-    part(copy.deepcopy(case.rows))
-    yield from ()
+    """Or None where it does not apply; no text, no nan, no single number for all; whatever the text is. A function with
+    an attribute `range` stays inside of it.
+    """
+    values, bounds = part(copy.deepcopy(case.rows)), declared_range(part.function, "it")
+    for place, value in enumerate(values):
+        if bounds is not None and not is_inside(value, bounds):
+            yield f"row {place} got {value:g}, outside of its range {bounds[0]:g} to {bounds[1]:g}"
 
 
 @law("the same rows get the same rewards", is_certain)
