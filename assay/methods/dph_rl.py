@@ -132,7 +132,7 @@ def need_prompts(scene: Scene) -> PromptedTask:
 class Remembered(Source):
     """Splits prompts by the start policy, and stores its right answers to those that it solves; yields nothing.
 
-    A prompt is solved if at least the share `least` of the first `tries` rows of its first group has outcome 1. Later
+    A prompt is solved if at least the share `least` of the first `tries` rows of its first group is right. Later
     rows of a solved prompt are stored if they are right, with the log-probabilities recorded.
     """
 
@@ -148,7 +148,7 @@ class Remembered(Source):
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         fresh = need_fresh(scene.fresh)
-        right, first = groups.outcome(fresh) >= 1.0, fresh.column("sample") < self.tries
+        right, first = groups.is_right(fresh), fresh.column("sample") < self.tries
         starts = torch.unique(fresh.column("start"))
         known = dict(zip(state["prompts"], state["solved"], strict=True))
         kept = torch.zeros_like(right)
