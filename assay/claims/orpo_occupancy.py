@@ -10,9 +10,9 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.engine.evaluation import scores
-from assay.method import LANGUAGE, TABLE, Draw, Origin, Recipe, Scene, k2
+from assay.method import LANGUAGE, TABLE, Draw, Experience, Origin, Recipe, Scene, k2
 from assay.methods.orpo_occupancy import OfAnswers, Penalty, SeenReward, recipe, root_chi_square
-from assay.parts import KlToReference
+from assay.parts import Fragments, KlToReference, Retained
 from assay.tasks.control.stepping import Scripted
 from assay.tasks.tabular.tomato import STAY, tomato
 
@@ -49,6 +49,33 @@ def answers_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     d = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0).sum(1)
     paid = 0.2 * rooted(d, data.mask.any(1)).unsqueeze(1) * (data.terminal | data.truncated)
     return by_hand.ppo_of_tokens(replace(seen, experience=replace(data, reward=data.reward - paid)))
+
+
+def step_with_reward(num: int, columns: int, reward: float) -> Experience:
+    """Returns fragments of one step in which every decision has this reward, so that its rows are known again."""
+    shape = (num, columns)
+    mask, no = torch.arange(columns).expand(shape) < columns - 1, torch.zeros(shape, dtype=torch.bool)
+    zero = torch.zeros(shape)
+    return Experience({"state": zero.long()}, zero.long(), mask, zero, torch.full(shape, reward), no, no)
+
+
+def wrongly_told_apart(recipe: Recipe) -> int:
+    """Returns how many rows are missing in the discriminator's four batches of 128 decisions of the last step and 128
+    of the base, or are of the step before.
+    """
+    source, rollout = recipe.stages[0].source, recipe.rollout
+    assert isinstance(source, Retained)
+    assert isinstance(rollout, Fragments)
+    scene, wrong = Scene(TOMATO), 0
+    state = source.init(scene)
+    for step in (1, 2):
+        fresh = step_with_reward(rollout.num_envs, rollout.steps + 1, -7.0 * step)
+        batches = list(source(scene.given(fresh=fresh, draw=Draw(0, (step,))), state))
+        wrong += abs(len(batches) - 4)
+        for batch in batches:
+            own = batch.own()
+            wrong += abs(len(own) - 128) + abs(len(batch) - 256) + int((own.reward[:, 0] != -7.0 * step).sum())
+    return wrong
 
 
 # ---------------------------------------------------------------------------------------------------- tables
@@ -102,6 +129,9 @@ CLAIMS = Claims(
         Edit("no root", root_chi_square, "centre.sqrt()", "centre"),
         Edit("the true reward is used", SeenReward.apply, "return seen", "return experience"),
         Edit("classes change places", recipe, "*CLASSES", "*CLASSES[::-1][:1]"),
+        Edit("visits of the whole history", recipe, "Replay(gathered", "Replay(100 * gathered"),
+        Edit("nine tenths of the base", recipe, "kept=0.5", "kept=0.9"),
+        Edit("one step of the discriminator", recipe, "updates=4", "updates=1"),
         Edit("answers without the reference", OfAnswers.__call__, "rows.logp - base", "rows.logp"),
     ),
     claims=(
@@ -114,6 +144,8 @@ CLAIMS = Claims(
                       lambda: VISITED),
         same_gradient("answers pay by the product of their tokens' ratios, once", lambda: recipe(LANGUAGE),
                       answers_by_hand),
+        Exact("the discriminator tells the last step's decisions, and no earlier ones, from as many of the base, four "
+              "batches a step", lambda: wrongly_told_apart(recipe()), equals=0.0, of="sources"),
         Exact("the sprinkler looks worth 1 a decision and is worth 0; both are logged, the score is the true one",
               lambda: hacked(recipe()), equals=0.0),
         Measured("its best true return over weights is above that of a KL of actions; refuted where that matches it",

@@ -10,7 +10,7 @@ from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, pr
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
-from assay.methods.reinflow import Flow, FlowPolicy, reinflow
+from assay.methods.reinflow import Flow, FlowPolicy, gaussian, reinflow
 from assay.models import Policy, walked
 from assay.tasks.control.pendulum import pendulum
 
@@ -85,6 +85,23 @@ def matching_gap() -> float:
     return probes.formula_gap(first, probes.transitions(num=64), matching_by_hand, probes.BOX_SPEC)
 
 
+def cloning_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns minus the mean log-density of the recorded actions under the Gaussian policy."""
+    data, actor = seen.experience, seen.models["actor"]
+    scaled = (data.action - steps.CENTRE) / steps.HALF
+    density = torch.distributions.Normal(actor.body(data.context), actor.log_std.exp()).log_prob(scaled)
+    return -density.sum(-1)[data.mask].mean()
+
+
+def gaussian_gap() -> float:
+    """Returns how far the rival's cloning is from minus the mean log-density of the data's actions, and how many rows
+    are not of the flow's dataset, or drawn by another number of batches.
+    """
+    ours, theirs = reinflow().before[0], gaussian().before[0]
+    gap = probes.formula_gap(theirs.recipe, probes.transitions(num=64), cloning_by_hand, probes.BOX_SPEC)
+    return gap + (theirs.recipe.source != ours.recipe.source) + abs(theirs.steps - ours.steps)
+
+
 CLAIMS = Claims(
     mutants=(
         Edit("the first point has no density", FlowPolicy.score, "path_logp(path,", "path_logp(0 * path,"),
@@ -102,8 +119,12 @@ CLAIMS = Claims(
         Exact("the flow is first matched to the data", matching_gap, at_most=1e-5),
         Exact("the flow is first matched on rows of the dataset",
               lambda: probes.foreign_rows(reinflow().before[0].recipe, pendulum()), equals=0.0, of="sources"),
+        Exact("the Gaussian rival is cloned from the same rows by maximum likelihood", gaussian_gap, at_most=1e-6,
+              of="variant gaussian"),
         Measured("it raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
                  metric=Gain(), seeds=5, minutes=3.0, steps=40, about=About.HEADLINE),
+        Measured("it ends above a Gaussian policy that is cloned from the same data and trained by the same ppo",
+                 "pendulum", reinflow(), gaussian(), seeds=5, minutes=6.0, steps=40, about=About.MECHANISM),
         Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),
                  reinflow(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40,
                  about=About.COMPONENT),
