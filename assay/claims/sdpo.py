@@ -11,10 +11,11 @@ from assay.claims import About, Claims, Exact, Measured, probes
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
-from assay.method import Experience, Phase, Recipe, Score, recipes
-from assay.methods.sdpo import SelfTeacher, ShownTwice, jensen_shannon, recipe
+from assay.method import Experience, Phase, Recipe, Scene, Score, Verifier, recipes
+from assay.methods.sdpo import SelfTeacher, ShownTwice, jensen_shannon, recipe, with_feedback
 from assay.rollouts.text import with_outcomes, written
 from assay.tasks.language.addition import addition
+from assay.tasks.language.sorting import sorting
 
 
 def forward_kl(logp: Tensor, logq: Tensor) -> Tensor:
@@ -115,6 +116,29 @@ def teacher_gap(recipe: Recipe, num: int) -> float:
     return probes.worst(*gaps)
 
 
+def feedback_gap(ours: Recipe) -> float:
+    """Returns how far log q of failed answers without a correct sibling is from the teacher's, token by token, after
+    the answer and what the task says about it; a right answer beside none has no teacher.
+    """
+    task = sorting(3)
+    small = ours.set("actor.width", 16).set("actor.layers", 1).set("actor.heads", 2)
+    engine, part = Engine(small, task.spec, 0, Placement()), ours.credit[0]
+    (prompt,), right = task.prompts(np.arange(1), 0), task.items.item(0, 0).answer
+    wrong = {right[:1] + "=": "wrong at 2", "=": "wrong at 1", right + right: "wrong at 4"}
+    said = [*wrong, task.items.item(1, 0).answer]
+    rows = Verifier()(probes.completed(task, said, [0, 0, 0, 1]), Scene(task))
+    column = part(rows, ALONE.given(task=task, models=engine)).column("candidates")
+    gaps, teacher, encode = [float(column[3].abs().max())], engine.model("teacher"), task.tokenizer.encode
+    for row, (answer, told) in enumerate(wrong.items()):
+        ids = [*encode(answer), task.tokenizer.vocabulary.eos]
+        before = [task.tokenizer.vocabulary.bos, *encode(f"{prompt}{answer}\n{told}\n{prompt}")]
+        theirs = probes.decoded_logp(teacher, before, ids)
+        found = column[row][rows.mask[row]]
+        mine = [pair[pair[:, 0] == token][0, 1] for pair, token in zip(found, ids, strict=False)]
+        gaps.append(probes.distance(torch.stack(mine), theirs[: len(mine)]))
+    return probes.worst(*gaps)
+
+
 def divergence_gap() -> float:
     """Returns how far the recipe's divergence is from 0 between equal distributions and log 2 between disjoint ones."""
     same, one, other = torch.tensor([[0.2, 0.8], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64).clamp(min=1e-300).log()
@@ -135,6 +159,10 @@ CLAIMS = Claims(
               divergence_gap, at_most=1e-9),
         Exact("the teacher's numbers are those of the model after the first other correct answer",
               lambda: max(teacher_gap(recipe(), num) for num in (100, 5)), at_most=1e-4),
+        Exact("with feedback the teacher of an answer that failed reads it and what the verifier says about it",
+              lambda: feedback_gap(with_feedback()), at_most=1e-4, of="feedback"),
+        Exact("feedback is refused on a task that gives none", lambda: probes.is_refused(with_feedback(), addition(1)),
+              equals=1.0, of="feedback"),
         Measured("it scores higher than grpo at equal samples", "sorting-6", reading(recipe()), reading(recipes.grpo()),
                  seeds=5, steps=40, warmup=0, about=About.HEADLINE),
     ),

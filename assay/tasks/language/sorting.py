@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 
 from assay.core.errors import AssayError
 from assay.core.record import Outcome
@@ -46,6 +47,12 @@ class Sorting(Generator):
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the sorted list, 0 for all else."""
         return exact_match(item.answer, completion)
+
+    def explain(self, item: Item, completion: str) -> str:
+        """Returns the first place that is wrong, counted from 1; "" for the sorted list."""
+        said = completion.strip()
+        places = [place for place, pair in enumerate(zip_longest(item.answer, said), 1) if pair[0] != pair[1]]
+        return f"wrong at {places[0]}" if places else ""
 
 
 def sorting(level: int = 8, symbols: str = LETTERS) -> PromptTask:
