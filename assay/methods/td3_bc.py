@@ -12,61 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from assay.method import CONTINUOUS, Annotation, Ask, Body, Context, Experience, Loss, Method, Need, Objective, Over
-from assay.method import Preset, Recipe, Regularizer, Spec, View, logged, model_name, recipes, td3
-from assay.models import ActionValue, Critic, Deterministic, Perceptron, Policy
+from assay.method import CONTINUOUS, Annotation, Experience, Loss, Method, Need, Objective, Over, Preset, Recipe
+from assay.method import Regularizer, View, logged, model_name, recipes, td3
+from assay.models import ActionValue, Critic, Deterministic, Policy, StandardisedByData
 from assay.parts import Log, OverTransitions
-
-EPSILON = 1e-3
-
-
-class StandardisedInputs(nn.Module):
-    """Passes (observation - mean) / (deviation + 1e-3) to another network; goals stay as they are."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, inner: nn.Module, mean: tuple[float, ...], deviation: tuple[float, ...]) -> None:
-        super().__init__()
-        self.inner = inner
-        self.register_buffer("mean", torch.tensor(mean))
-        self.register_buffer("scale", torch.tensor(deviation) + EPSILON)
-
-    def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """Returns the outputs of the inner network."""
-        seen = {**context, "observation": (context["observation"] - self.mean) / self.scale}
-        outputs: Tensor = self.inner(seen) if action is None else self.inner(seen, action, num)
-        return outputs
-
-
-@dataclass(frozen=True)
-class Standardised(Body):
-    """A body on states with the data's mean 0 and deviation 1 (arXiv:2106.06860), in training and when acting alike.
-
-    `mean` and `deviation` are those of all observations of the dataset; a plan fills them in (`of_data`), and without
-    them states stay as they are. Degenerate: a constant number is divided by 1e-3.
-    """
-
-    body: Body = Perceptron((256, 256))
-    mean: tuple[float, ...] = ()
-    deviation: tuple[float, ...] = ()
-
-    def needs_data(self, spec: Spec) -> bool:
-        """Returns whether the moments are missing."""
-        return not self.mean
-
-    def of_data(self, observation: Tensor, achieved: Tensor | None) -> Standardised:
-        """Returns the body with the moments of these states, [N, D]."""
-        deviation, mean = torch.std_mean(observation.double(), 0, correction=0)
-        return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
-
-    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns the inner body's network on standardised states."""
-        inner = self.body.outputs(spec, ask)
-        return StandardisedInputs(inner, self.mean, self.deviation) if self.mean else inner
 
 
 @dataclass(frozen=True)
@@ -134,7 +85,7 @@ class NearRecorded(OverTransitions, Regularizer):
 def td3_bc(preset: Preset = CONTINUOUS, log: Log | None = None, weight: float = 2.5) -> Recipe:
     """TD3+BC (arXiv:2106.06860): TD3 on an offline dataset, its actor regularised towards the recorded actions."""
     base, settings, source = td3(preset), preset.offline, logged(preset, log)
-    body = Standardised(settings.body) if settings.standardised else settings.body
+    body = StandardisedByData(settings.body) if settings.standardised else settings.body
     critic, actor = (replace(stage, optimizer=settings.optimizer) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
     critics = {"q": Critic(body, ActionValue())}

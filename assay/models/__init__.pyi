@@ -3,6 +3,7 @@
 # ruff: noqa: I001
 # fmt: off
 from assay.models.action_units import ActionUnits as ActionUnits
+from assay.models.bodies.by_data import StandardisedByData as StandardisedByData
 from assay.models.bodies.convolution import Convolution as Convolution
 from assay.models.bodies.normalised import Normalised as Normalised
 from assay.models.bodies.paths import (

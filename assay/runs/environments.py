@@ -8,11 +8,13 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.slots import ModelSpec, Rollout, Task
+from assay.core.slots import Body, ModelSpec, Rollout, Task
+from assay.models.bodies.by_data import StandardisedByData
 from assay.models.bodies.perceptron import Vectors
 from assay.models.bodies.standardised import Standardised
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.standardised import Standardising
+from assay.parts.sources.logged import Logged
 from assay.runs.user_code.addresses import needed_address
 from assay.runs.user_code.loading import value_of
 from assay.tasks.adapters.gymnasium import EnvironmentTask
@@ -119,7 +121,11 @@ def steps_for(decisions: int, recipe: Recipe, task: Task) -> int:
 
 
 def normalised(recipe: Recipe, task: Task, what: Sequence[str]) -> Recipe:
-    """Returns the recipe with observations standardised in all its networks, and rewards scaled, by running moments."""
+    """Returns the recipe with observations standardised in all its networks, and rewards scaled, by running moments; by
+    the data's moments if it learns from an offline dataset.
+    """
+    if isinstance(recipe.source, Logged) and recipe.rollout is None:
+        return normalised_by_data(recipe, task, what)
     if recipe.rollout is None or recipe.before:
         why = "has several phases" if recipe.before else "gathers no experience"
         raise AssayError(f"--normalize measures experience that is gathered, but {recipe.name} {why}. Leave it out.")
@@ -141,7 +147,20 @@ def normalised(recipe: Recipe, task: Task, what: Sequence[str]) -> Recipe:
     return replace(recipe, actor=actor, critics=critics, rollout=rollout)
 
 
-def standardised(model: ModelSpec) -> ModelSpec:
+def normalised_by_data(recipe: Recipe, task: Task, what: Sequence[str]) -> Recipe:
+    """Returns a recipe of an offline dataset with observations standardised by the data's mean and deviation."""
+    if "reward" in what:
+        refused = f"--normalize reward measures rewards as they are gathered, but {recipe.name} reads data"
+        raise AssayError(f"{refused}. Use --normalize obs; iql scales rewards by the range of returns.")
+    actor = standardised(recipe.actor, StandardisedByData)
+    if actor is recipe.actor and not isinstance(getattr(actor, "body", None), StandardisedByData):
+        seen = type(task.spec.observation).__name__
+        raise AssayError(f"--normalize obs needs networks on vectors; {recipe.name} on {task.name} reads {seen}.")
+    critics = {name: standardised(one, StandardisedByData) for name, one in recipe.critics.items()}
+    return replace(recipe, actor=actor, critics=critics)
+
+
+def standardised(model: ModelSpec, by: Callable[[Any], Body] = Standardised) -> ModelSpec:
     """Returns a model with its body on standardised observations; as it is if the body does not read vectors."""
     body = getattr(model, "body", None)
-    return replace(model, body=Standardised(body)) if isinstance(body, Vectors) and is_dataclass(model) else model
+    return replace(model, body=by(body)) if isinstance(body, Vectors) and is_dataclass(model) else model

@@ -12,7 +12,8 @@ from assay.claims import probes
 from assay.core.slots import Ask
 from assay.datasets.files import write
 from assay.datasets.made import Scripted
-from assay.methods.td3_bc import Standardised, td3_bc
+from assay.methods.td3_bc import td3_bc
+from assay.models.bodies.by_data import StandardisedByData
 from assay.models.bodies.perceptron import Perceptron
 from assay.recipes.presets import CONTINUOUS, D4RL
 from assay.runs.plan import make_plan
@@ -48,7 +49,7 @@ def test_a_plan_with_the_preset_of_files_records_the_moments_of_the_data(tmp_pat
     path = str(write(data, tmp_path / "it.npz"))
     recipe = make_plan("td3-bc", task, data=[path], preset="d4rl").recipe
     for body in (recipe.actor.body, recipe.critics["q"].body):
-        assert isinstance(body, Standardised)
+        assert isinstance(body, StandardisedByData)
         torch.testing.assert_close(torch.tensor(body.mean), data.observation.mean(0), atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(torch.tensor(body.deviation), data.observation.std(0, correction=0))
     scaled = recipe.actor.body.outputs(task.spec, Ask((1,), activation=nn.ReLU))

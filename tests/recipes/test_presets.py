@@ -16,7 +16,7 @@ from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.core.spaces import Discrete, Image, Spec
 from assay.engine.loop import Loop
-from assay.methods.td3_bc import Standardised
+from assay.models.bodies.by_data import StandardisedByData
 from assay.models.bodies.convolution import Convolution
 from assay.parts.fits.squared import Huber, Squared
 from assay.recipes.presets import (
@@ -205,8 +205,8 @@ def test_the_published_numbers() -> None:
         assert recipe.steps * source.updates == 1_000_000
         assert (source.batch, source.logs[0].reward_scale) == (256, 1.0)
         for one in (recipe.actor.body, recipe.critics["q"].body):
-            assert isinstance(one, Standardised) == (method == "td3-bc")
-            body = one.body if isinstance(one, Standardised) else one
+            assert isinstance(one, StandardisedByData) == (method == "td3-bc")
+            body = one.body if isinstance(one, StandardisedByData) else one
             assert body.hidden == (256, 256)
             assert body.activation in (None, nn.ReLU), "None is ReLU for actors trained through critics"
     cql, iql = (catalogue.find_method(method)[1].recipe(D4RL) for method in ("cql", "iql"))
