@@ -22,6 +22,7 @@ REASONS = {
     "Convolution": "the default body of tasks with images",
     "Factored": "the default head of tasks with several discrete choices",
     "Standardised": "--normalize obs, docs/environments.md",
+    "StandardisedByData": "--normalize obs of every offline method, docs/rescaled.md; td3-bc has it in the preset d4rl",
     "Standardising": "--normalize, docs/environments.md",
     "Narrowed": "temperature, top-k and top-p of a rollout, docs/one_gpu.md: users put it around any rollout",
 }
