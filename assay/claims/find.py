@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from assay.claims.claim import Claims
+from assay.claims.shipped import recorded_settings
+from assay.claims.wiring import wiring_claims
 from assay.core.errors import AssayError
 from assay.runs import catalogue, method_index
 from assay.runs.user_code.loading import load
@@ -15,12 +19,19 @@ from assay.runs.user_code.loading import load
 def find_claims(name: str) -> Claims:
     """Returns the claims of a method or of a variant's method; without claims, an empty `Claims`.
 
-    The file of an own method states them as CLAIMS, a `Claims` or a tuple of claims.
+    The file of an own method states them as CLAIMS, a `Claims` or a tuple of claims. Claims on the wiring follow, of an
+    own method once its settings are recorded.
     """
     own = catalogue.method_address(name)
     if own is None:
         return built_in_claims(catalogue.method_key(name))
-    found = vars(load(own.source))
+    stated = stated_in(vars(load(own.source)))
+    more = () if recorded_settings(name) is None else wiring_claims(name, catalogue.find_method(name)[1])
+    return replace(stated, claims=(*stated.claims, *more))
+
+
+def stated_in(found: Mapping[str, Any]) -> Claims:
+    """Returns the claims that the names of an own file state."""
     stated, method = found.get("CLAIMS", ()), found.get("METHOD")
     if isinstance(stated, Claims):
         return stated
@@ -30,9 +41,12 @@ def find_claims(name: str) -> Claims:
 
 @cache
 def built_in_claims(key: str) -> Claims:
-    """Returns the CLAIMS of `assay/claims/KEY.py`; AssayError names a file that cannot be imported."""
+    """Returns the CLAIMS of `assay/claims/KEY.py`, then those on its wiring, which every method has; AssayError names a
+    file that cannot be imported.
+    """
     try:
-        claims: Claims = importlib.import_module(f"assay.claims.{method_index.stem_of(key)}").CLAIMS
+        own: Claims = importlib.import_module(f"assay.claims.{method_index.stem_of(key)}").CLAIMS
+        claims = replace(own, claims=(*own.claims, *wiring_claims(key, catalogue.methods()[key])))
     except Exception as error:  # one broken file must not stop the claims of other methods
         raise AssayError(f"the claims of '{key}' cannot be imported: {type(error).__name__}: {error}") from error
     return claims

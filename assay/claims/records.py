@@ -1,7 +1,8 @@
-"""The record of a method: its verdict and what became of its mutants, in one file.
+"""The record of a method: its verdict, what became of its mutants and the settings of its recipes, in one file.
 
 `assay/claims/records/KEY.json` of a built-in method, STEM.record.json beside the file of an own one. The verdict's
-fields are those of the file; "mutants" holds the summary of the last trial of mutants, or is missing.
+fields are those of the file; "mutants" holds the summary of the last trial of mutants, "settings" the settings of the
+recipes (see `shipped`); either may be missing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from assay.runs.user_code.files import file_of
 
 FOLDER = Path(__file__).with_name("records")
 MUTANTS = "mutants"
+SETTINGS = "settings"
+BESIDE = (MUTANTS, SETTINGS)
+"""Fields of a record that are not of the verdict."""
 
 
 def record_path(name: str) -> Path:
@@ -46,9 +50,9 @@ def has_verdict(path: Path) -> bool:
 def read_verdict(name: str) -> dict[str, Any] | None:
     """Returns the verdict of a method's measured claims, if there is one."""
     record = read_record(record_path(name))
-    return without_mutants(record) if "claims" in record else None
+    return verdict_in(record) if "claims" in record else None
 
 
-def without_mutants(record: dict[str, Any]) -> dict[str, Any]:
+def verdict_in(record: dict[str, Any]) -> dict[str, Any]:
     """Returns a record's verdict."""
-    return {name: value for name, value in record.items() if name != MUTANTS}
+    return {name: value for name, value in record.items() if name not in BESIDE}

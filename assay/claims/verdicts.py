@@ -20,7 +20,7 @@ import numpy as np
 from assay.claims import stamps
 from assay.claims.claim import Expect, Finding, Measured
 from assay.claims.find import all_claims, find_claims
-from assay.claims.records import MUTANTS, has_verdict, record_path, update_record, without_mutants
+from assay.claims.records import BESIDE, has_verdict, record_path, update_record, verdict_in
 from assay.claims.scoring import Kept, kept_of, pair_of
 from assay.claims.stamps import SIDES
 from assay.core import store
@@ -188,7 +188,7 @@ def write(method: str, entries: Sequence[Mapping[str, Any]], folder: Path | None
 
 def save(path: Path, verdict: Mapping[str, Any]) -> Path:
     """Writes a verdict with its digest."""
-    return update_record(path, {**verdict, "digest": digest(verdict)}, keep=(MUTANTS,))
+    return update_record(path, {**verdict, "digest": digest(verdict)}, keep=BESIDE)
 
 
 def exact_entry(finding: Finding) -> dict[str, Any]:
@@ -205,8 +205,8 @@ def overall(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def digest(verdict: Mapping[str, Any]) -> str:
-    """Returns sixteen hex digits of everything but the digest itself and the mutants."""
-    rest = {name: value for name, value in verdict.items() if name not in ("digest", MUTANTS)}
+    """Returns sixteen hex digits of everything but the digest itself, the mutants and the settings."""
+    rest = {name: value for name, value in verdict.items() if name not in ("digest", *BESIDE)}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -219,7 +219,7 @@ def read(method: str, path: Path) -> dict[str, Any]:
         raise AssayError(f"{path} cannot be read ({error}). {again}") from None
     if not isinstance(verdict, dict) or not isinstance(verdict.get("claims"), list):
         raise AssayError(f"{path} is not a verdict. {again}")
-    return without_mutants(verdict)
+    return verdict_in(verdict)
 
 
 # ---------------------------------------------------------------------------------------------------- problems

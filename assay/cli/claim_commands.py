@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from assay.claims import stamps, verdicts
+from assay.claims import shipped, stamps, verdicts
 from assay.claims.claim import Measured
 from assay.claims.find import find_claims
 from assay.claims.mutants import trial
@@ -31,6 +31,8 @@ def claim(options: argparse.Namespace) -> int:
         return check_verdicts(options)
     if options.stamp:
         return stamp_verdicts(options)
+    if options.settings:
+        return write_settings(options)
     if not options.name and not options.all:
         raise AssayError("no method is named. Name one, or use --all; assay list shows the methods.")
     if options.mutants:
@@ -160,6 +162,31 @@ def try_mutants(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found, indent=2))
     return int(any(one["survived"] for one in found.values()))
+
+
+def write_settings(options: argparse.Namespace) -> int:
+    """`assay claim --settings`: writes the settings of the recipes into the records; prints what changed."""
+    changed: dict[str, list[str]] = {}
+    for key in [options.name] if options.name else sorted(catalogue.methods()):
+        changed[key] = shipped.changes_since_record(key)
+        if changed[key]:
+            shipped.record_settings(key)
+    changed = {key: found for key, found in changed.items() if found}
+    if options.json:
+        print(json.dumps(changed, indent=2))
+        return 0
+    out = tables.console()
+    for key, found in changed.items():
+        out.print(f"{key}: {len(found)} settings recorded", markup=False)
+        for line in found[:SHOWN]:
+            out.print(f"  {line}", style="dim", markup=False)
+    if not changed:
+        out.print("every recipe has the settings that were recorded")
+    return 0
+
+
+SHOWN = 8
+"""Changed settings that are printed of one method."""
 
 
 # ---------------------------------------------------------------------------------------------------- files

@@ -316,7 +316,10 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--mutants",
         action="store_true",
-        help="run the exact claims against wrong versions of the method; writes mutants.json beside its verdict",
+        help="run the exact claims against wrong versions of the method; writes what became of them into its record",
+    )
+    one.add_argument(
+        "--settings", action="store_true", help="record the settings of the method's recipes, or of all"
     )
     one.add_argument("--again", action="store_true", help="also measure claims whose recorded result still fits")
     one.add_argument(

@@ -65,7 +65,9 @@ def pairs_of(batch: Experience) -> Tensor:
 
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
-    pairs = replace(recipes.rloo(preset), credit=(), source=preset.minibatch_source).set("group_size", 2)
+    # Single decisions, which other methods use in control, would tear the pairs apart.
+    source = preset.minibatch_source if preset.tokens else preset.on_policy_source
+    pairs = replace(recipes.rloo(preset), credit=(), source=source).set("group_size", 2)
     return with_policy(with_kl_in_reward(pairs, "p3o", beta), "p3o", PairGradient(joint=joint))
 
 

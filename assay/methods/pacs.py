@@ -15,7 +15,9 @@ from assay.parts import CrossEntropy, OutcomeAsLabel
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, *, balanced: bool = True) -> Recipe:
     objective = OutcomeAsLabel(scale=beta, centred=True, loss=CrossEntropy(balanced))
-    base = replace(with_policy(recipes.rloo(preset), "pacs", objective), credit=(), source=preset.minibatch_source)
+    # The loss compares answers of a group: single decisions, which other methods use in control, are no answers.
+    source = preset.minibatch_source if preset.tokens else preset.on_policy_source
+    base = replace(with_policy(recipes.rloo(preset), "pacs", objective), credit=(), source=source)
     return with_minibatches(base, preset, 4)
 
 

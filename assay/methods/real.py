@@ -44,7 +44,9 @@ class AgainstAnchor(LabelLoss):
 
 def recipe(preset: Preset = LANGUAGE, tau: float = 0.5, loss: LabelLoss = AgainstAnchor()) -> Recipe:
     objective = OutcomeAsLabel(SequenceRatio(), 1.0 / tau, loss=loss)
-    base = with_minibatches(replace(recipes.grpo(preset), credit=()), preset, 4)
+    # The loss compares answers of a group: single decisions, which other methods use in control, are no answers.
+    source = preset.minibatch_source if preset.tokens else preset.on_policy_source
+    base = with_minibatches(replace(recipes.grpo(preset), credit=(), source=source), preset, 4)
     return with_policy(base, "real", objective)
 
 

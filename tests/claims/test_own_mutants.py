@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.claims import progrpo as claims
+from assay.claims import shipped
 from assay.claims.mutants import find, trial
+from assay.claims.mutants.settings import SETTING
 from assay.claims.records import record_path
 from assay.methods import progrpo
 from assay.runs import catalogue
@@ -60,5 +62,13 @@ def test_a_users_file_with_weak_claims_lets_mutants_survive(tmp_path: Path) -> N
 
 def test_a_users_file_has_the_mutants_of_the_built_in_method(tmp_path: Path) -> None:
     keys = ("progrpo", str(user_file(tmp_path)))
-    names = [[one.name for one in find.mutants(key, catalogue.find_method(key)[1])] for key in keys]
+    made = [find.mutants(key, catalogue.find_method(key)[1]) for key in keys]
+    names = [[one.name for one in some if one.rule != SETTING] for some in made]
     assert names[0] == names[1]
+    assert len(made[0]) > len(names[0])
+    assert len(made[1]) == len(names[1]), "settings are changed once they are recorded"
+    shipped.record_settings(keys[1])
+    own = find.mutants(keys[1], catalogue.find_method(keys[1])[1])
+    assert {one.rule for one in own[len(names[1]) :]} == {SETTING}
+    results = list(trial.trials(keys[1], lambda found: [one for one in found if "group_size" in one.name], runs=False))
+    assert {one.outcome for one in results} == {trial.CAUGHT}

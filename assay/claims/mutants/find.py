@@ -2,7 +2,7 @@
 
 From the difference to its base: the whole base, every slot put back, every swapped part put back. From the code of its
 own parts and of the shared parts, heads and functions that its recipe uses: one mutant for each place where a rule
-applies. From its claims: the edits listed in `Claims.mutants`.
+applies. From its claims: the edits listed in `Claims.mutants`. From its recipes: one for each setting (see `settings`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache, partial
 from types import CodeType, FunctionType
 from typing import Any
@@ -20,12 +20,15 @@ from assay.claims.claim import Edit
 from assay.claims.find import find_claims
 from assay.recipes.method import Method
 from assay.claims.mutants.edits import compiled, edited, installed, raw, replaced, tree_of
+from assay.claims.mutants.mutant import Mutant
 from assay.claims.mutants.rules import variants
+from assay.claims.mutants.settings import setting_mutants
+from assay.claims.shipped import home, recorded_settings
 from assay.core.difference import Change, differences, taken
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import children
-from assay.recipes.presets import Preset, preset_for
+from assay.recipes.presets import Preset
 from assay.runs import catalogue, method_index
 from assay.runs.user_code.loading import load
 
@@ -49,26 +52,12 @@ NOT_MECHANISM = ("steps", "hidden", "width", "optimizer", "name", "body", "batch
 """Last names of paths whose values are sizes and rates, not the mechanism."""
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """A wrong version of a method: the rule that made it, what is changed where, and how to install it."""
-
-    rule: str
-    name: str
-    install: Callable[[], AbstractContextManager[None]]
-    code: CodeType | None = None
-    """The code that a rule changed, None for other mutants."""
-
-
-def home(method: Method) -> Preset:
-    """Returns the defaults of the method's default task, on which mutants are tried."""
-    found = preset_for(catalogue.find_task(method.default_task))
-    return found if catalogue.fits(method, found) else method.presets[0]
-
-
 def mutants(key: str, method: Method) -> list[Mutant]:
-    """Returns all mutants: those of the difference to the base, those written down, those of the code."""
-    return [*swaps(method), *map(written, find_claims(key).mutants), *edits(key, method)]
+    """Returns all mutants: those of the difference to the base, those written down, those of the code and, if the
+    settings are recorded, those of the settings.
+    """
+    own = [*swaps(method), *map(written, find_claims(key).mutants), *edits(key, method)]
+    return own if recorded_settings(key) is None else [*own, *setting_mutants(method)]
 
 
 # ---------------------------------------------------------------------------------------------------- put back

@@ -26,15 +26,20 @@ from assay.claims import stamps
 from assay.claims.claim import Exact
 from assay.claims.find import find_claims
 from assay.claims.records import MUTANTS, read_record, record_path, update_record
-from assay.recipes.method import Method
-from assay.claims.mutants.find import Mutant, home, mutants
+from assay.claims.mutants.find import mutants
+from assay.claims.mutants.mutant import Mutant
+from assay.claims.mutants.settings import SETTING
+from assay.claims.shipped import home
+from assay.claims.wiring import is_record
 from assay.core.errors import AssayError
+from assay.recipes.method import Method
 from assay.runs import catalogue
 
 CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stopped", "no effect", "equivalent"
 NOT_REACHED = "not reached"
 """The outcome of a mutant that passes the claims, of code that the short training run does not call."""
-SURE = ("base", "written")
+WRITTEN = "written"
+SURE = ("base", WRITTEN)
 """The kinds of mutants that every sample has."""
 SECONDS = 20
 """A mutant whose claim takes longer is caught: it does not end."""
@@ -96,14 +101,16 @@ def broken_claim(claims: Sequence[Exact], seconds: Mapping[str, float] | None = 
 def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs: bool = True) -> Iterator[Result]:
     """Yields the result of every chosen mutant of a method; AssayError if a claim fails without any mutant.
 
-    A mutant is caught by the first claim of the file that rejects it; illustrations come last. One that passes all
+    A mutant is caught by the first claim that rejects it: those of the file, illustrations after the others, then those
+    on the wiring, then the record of settings (see `judges_of`). One that passes all
     claims and changes code that the short training run does not call is not trained. Without `runs` it counts as
     survived, as does every mutant that passes, whether it has an effect or not, and claims are not run without a
     mutant, which a test of them does: much cheaper.
     """
     method, stated = catalogue.find_method(key)[1], find_claims(key)
     limits = {claim.name: limit_of(key, claim) if runs else QUICK for claim in stated.exact}
-    claims, found = sorted(stated.exact, key=lambda claim: claim.illustrates), mutants(key, method)
+    claims = sorted(stated.exact, key=lambda claim: (is_record(claim), claim.illustrates))
+    found = mutants(key, method)
     if runs:
         begin = time.process_time()
         with traced() as reached:
@@ -116,7 +123,7 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
             yield Result(mutant.rule, mutant.name, EQUIVALENT, stated.equivalent[mutant.name])
             continue
         with mutant.install():
-            broken = broken_claim(claims, limits)
+            broken = broken_claim(judges_of(mutant, claims, runs), limits)
         if broken is not None:
             yield Result(mutant.rule, mutant.name, CAUGHT, broken)
             continue
@@ -130,6 +137,16 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
             changed = trained(method, patience)
         outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
         yield Result(mutant.rule, mutant.name, outcome)
+
+
+def judges_of(mutant: Mutant, claims: Sequence[Exact], runs: bool) -> list[Exact]:
+    """Returns the claims that a mutant is tried against, in order. The record of settings, which rejects every other
+    recipe, judges mutants of settings only, and last: its cover counts those that no other claim rejects. In a quick
+    check without `runs` it comes first.
+    """
+    if mutant.rule != SETTING:
+        return [claim for claim in claims if not is_record(claim)]
+    return list(claims) if runs else sorted(claims, key=lambda claim: not is_record(claim))
 
 
 def all_trials(key: str, jobs: int) -> Iterator[Result]:
@@ -199,15 +216,17 @@ def trained(method: Method, seconds: float) -> list[float] | None:
 
 # ---------------------------------------------------------------------------------------------------- files
 def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Returns what is kept of a trial: how many were made and caught, the names of those that were not, and the cover:
-    how many each claim is the first of the file to reject.
+    """Returns what is kept of a trial: how many were made and caught, the names of those that were not, the edits
+    by hand that change nothing, and the cover: how many each claim is the first to reject.
     """
     counts = Counter(result.outcome for result in results)
     passed = {one.name: one.outcome for one in results if one.outcome != CAUGHT}
     made = len(results) - counts[NOT_REACHED]
     cover = dict(Counter(one.claim for one in results if one.outcome == CAUGHT))
+    idle = [one.name for one in results if one.rule == WRITTEN and one.outcome in (NO_EFFECT, NOT_REACHED)]
     return {
-        "made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed, "cover": cover,
+        "made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "written_without_effect": idle,
+        "not_caught": passed, "cover": cover,
     }  # fmt: skip
 
 
