@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Gain, Measured, by_hand, probes
 from assay.method import PLACES, recipes
 from assay.parts import Clip
 
@@ -49,6 +49,18 @@ CLAIMS = Claims(
             minutes=1.0,
             steps=60,
             about=About.COMPONENT,
+        ),
+        Measured(
+            "it learns: its held-out score rises",
+            "sorting-5",
+            recipes.grpo(),
+            0.0,
+            metric=Gain(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+            about=About.HEADLINE,
         ),
     ),
     mutants=(

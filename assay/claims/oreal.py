@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Final, Measured, by_hand, probes
 from assay.claims.testbeds.language.enumerable import DIGITS, TOKENS
 from assay.claims.testbeds.language.places import Keys, key_decisions
 from assay.engine.loop import Loop
@@ -133,6 +133,9 @@ CLAIMS = Claims(
                  "equal places: AUC above 0.7", "", Computed(
                      partial(token_auc, recipe(BIGRAMS)), small=partial(token_auc, recipe(BIGRAMS), steps=2)), 0.7,
                  seeds=10, minutes=2.0, looks=2, about=About.COMPONENT),
+        Measured("it is right more often than by learning from right answers alone, after as many steps", "levels",
+                 recipe(BIGRAMS), right_only(BIGRAMS), Final("pass_rate"), seeds=10, minutes=6.0, steps=100, looks=2,
+                 about=About.HEADLINE),
     ),
     mutants=(
         Edit("all tokens in one denominator", MeanOfChosen.count, "self.weigh(batch)", "batch.weight"),

@@ -6,9 +6,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Area, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.core.slots.scene import ALONE
-from assay.method import CONTINUOUS, PLACES, Experience, Recipe
+from assay.method import CONTINUOUS, PLACES, Experience, Recipe, recipes
 from assay.methods.r2vpo import FIXED, VARIANCE, FollowVariance, RatioVariance, recipe
 
 SPREAD = partial(probes.sequences, spread=2.0)
@@ -70,6 +70,9 @@ CLAIMS = Claims(
                  "the second half", "levels", recipe(PLACES, target=0.002).set("epochs", 8), 0.002,
                  Average("ratio_variance", 0.5), Expect.WITHIN, margin=0.0004, minutes=6.0, steps=50, looks=2,
                  about=About.MECHANISM),
+        Measured("it learns faster than grpo when every batch is used eight times: mean pass rate", "levels",
+                 recipe(PLACES).set("epochs", 8), recipes.grpo(PLACES).set("epochs", 8), Area("pass_rate"), seeds=10,
+                 minutes=6.0, steps=50, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("around the mean", RatioVariance.__call__, "bounded_ratio(moved) - 1.0",

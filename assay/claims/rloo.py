@@ -1,7 +1,7 @@
 """Claims of rloo: its loss by hand, exact and measured claims, mutants."""
 
 
-from assay.claims import About, Claims, Edit, Expect, Final, Measured, by_hand, same_gradient
+from assay.claims import About, Claims, Edit, Expect, Final, Gain, Measured, by_hand, same_gradient
 from assay.method import PLACES, recipes
 
 CLAIMS = Claims(
@@ -31,6 +31,18 @@ CLAIMS = Claims(
             minutes=1.0,
             steps=60,
             about=About.COMPONENT,
+        ),
+        Measured(
+            "it learns: its held-out score rises",
+            "sorting-5",
+            recipes.rloo(),
+            0.0,
+            metric=Gain(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+            about=About.HEADLINE,
         ),
     ),
     mutants=(

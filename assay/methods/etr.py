@@ -92,7 +92,7 @@ METHOD = Method(
         "tanh, 4 p (1 - p), their product, the factors 1/2 and the bounds are ours: the paper's were not found, only "
         "that the range grows with |A| and with the group's variance; whether it may fall below the base is not known",
         "two updates a batch: at the first the ratio is 1 and it is grpo; `--set source.epochs=4` makes the range act",
-        "no claim on scores or entropy; one design was tried",
+        "no claim on entropy; one design was tried",
         "not measured: a higher upper clip as a rival; the rival has etr's mean range",
     ),
 )

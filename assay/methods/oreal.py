@@ -104,7 +104,9 @@ METHOD = Method(
         "the kept answers are the first right and the first wrong one: samples of a group are exchangeable",
         "the token model is a critic of its own, with the actor's rate and no schedule; top-p is 1 and prompts are not "
         "repeated by pass rate; the released code is the definition of the loss",
-        "no claim on scores: on the testbeds' short answers a token is hardly weighed, since m_t has not seen it; one "
-        "design was tried",
+    ),
+    pilots=(
+        "one design of the token model's claim was tried; on short answers a token is hardly weighed, since m_t has not "
+        "seen it",
     ),
 )

@@ -105,7 +105,7 @@ METHOD = Method(
         "no replay of earlier batches",
         "eight updates a batch of answers, four passes of two: in one pass V stays below 0.002 and the multiplier is 0 "
         "from step 4 on; with four it rises to 6.6 and holds V at 0.010 (sorting-3, steps 5 to 13, one pilot seed)",
-        "not measured: scores against a clip and against none when batches are reused; pilots (see results) were below",
+        "not measured: scores against no bound at all when batches are reused, for its cost",
     ),
     results=(
         "with eight passes on levels V is 0.008 without a bound: the default target acts only at larger steps; at "
