@@ -106,7 +106,7 @@ METHOD = Method(
         "repeated by pass rate; the released code is the definition of the loss",
     ),
     pilots=(
-        "one design of the token model's claim was tried; on short answers a token is hardly weighed, since m_t has not "
-        "seen it",
+        "one design of the token model's claim was tried; on short answers a token is hardly weighed, since m_t has "
+        "not seen it",
     ),
 )

@@ -57,7 +57,7 @@ def given_module(source: str) -> ModuleType:
 
 
 def function_digest(source: str) -> dict[str, str]:
-    """Returns sixteen hex digits of the SHA-256 of a given function's source, or of its code where that is not known."""
+    """Returns sixteen hex digits of the SHA-256 of a function's source, or of its code where that is not known."""
     name = source.removeprefix(PYTHON)
     function = inspect.unwrap(vars(given_module(source))[name])
     try:
