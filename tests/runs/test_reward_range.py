@@ -12,12 +12,14 @@ from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.core.score_range import Range
+from assay.core.settings import describe
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.parts.rewards.function import FromFunction
 from assay.runs import catalogue
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.plan import make_plan
+from assay.runs.ranges import known_range, range_of
 from assay.runs.user_code.reward_range import Ranged, with_range
 from assay.runs.user_code.rewards import with_rewards
 from assay.runs.user_code.running import try_rewards
@@ -180,3 +182,9 @@ def test_a_function_in_a_recipe_has_its_range_too() -> None:
     wrong = shown.with_columns(action=shown.action.flip(0))
     with pytest.raises(OwnCodeError, match=r"reward sign is -1 for row 0 .*outside of the range 0 to 1"):
         FromFunction(sign)(wrong, Scene(task))
+
+
+def test_intervals_know_the_range_of_mapped_scores(file: str) -> None:
+    assert range_of(ranged([f"{file}:sign"])) == (0.0, 1.0)
+    assert known_range({"task_settings": describe(ranged([f"{file}:sign"]))}) == (0.0, 1.0)
+    assert range_of(with_rewards(addition(1), [f"{file}:bare"], 60.0)) is None
