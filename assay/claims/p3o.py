@@ -68,8 +68,8 @@ CLAIMS = Claims(
               lambda: max(gap((1.0, 0.2), (1.0, 1.0), (0.4, -0.4), (0.4, -0.4)),
                           gap((1.0, 0.2), (1.1, 0.95), (0.418, -0.418), (0.418, -0.418))), at_most=1e-6,
               illustrates=True),
-        Exact("of ratios 1.3 and 0.9 the first is clipped, -0.468 is left of the second, the joint clip leaves "
-              "nothing; with the rewards exchanged nothing is clipped: -0.468 and 0.468",
+        Exact("ratios 1.3 and 0.9 leave 0 of the first answer and -0.468 of the second, nothing with the joint clip; "
+              "with the rewards exchanged -0.468 and 0.468 are left",
               lambda: max(gap((1.0, 0.2), (1.3, 0.9), (0.0, -0.468), (0.0, 0.0)),
                           gap((0.2, 1.0), (1.3, 0.9), (-0.468, 0.468), (-0.468, 0.468))), at_most=1e-6,
               illustrates=True),

@@ -23,6 +23,12 @@ def test_values_of_later_states_count() -> None:
     assert optimal_policy(reward)[0].tolist() == [0.0, 1.0]
 
 
+def test_with_entropy_a_state_with_two_good_actions_is_worth_more() -> None:
+    """V = log 2 + V / 2 = 2 log 2 there and 0 in the other, so that Q = (log 2, 0)."""
+    reward, following = [[0.0, 0.0], [0.0, 0.0], [0.0, -1e3]], [[1, 2], [1, 1], [2, 2]]
+    np.testing.assert_allclose(optimal_policy(reward, 1.0, following, 0.5)[0], [2 / 3, 1 / 3])
+
+
 def test_a_shift_is_half_in_a_tie_and_nothing_within_the_gap() -> None:
     assert policy_shift([1.0, 1.0], [0.0, 1e-6]) == 0.5
     assert policy_shift([1.0, 0.9], [-0.049, 0.049]) == 0.0
