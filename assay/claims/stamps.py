@@ -233,12 +233,22 @@ def deciding(claim: Measured) -> dict[str, Any]:
 
 
 def recorded_state(claim: Measured, entry: Mapping[str, Any]) -> str:
-    """Returns the state of a claim's entry recorded in the file, without running anything: stale if the settings differ
-    or a later check has marked it, unknown if it has no stamp for this machine kind.
+    """Returns the state of a claim's entry recorded in the file, without running anything: stale if the settings
+    differ, a later check has marked it or its stamp is the name of a function, unknown if it has no stamp for this
+    machine kind.
     """
-    if entry.get("stale") or entry.get("decided_by") != deciding(claim):
+    kept = entry.get("stamps", {})
+    if entry.get("stale") or entry.get("decided_by") != deciding(claim) or any(map(has_name, kept.values())):
         return STALE
-    return FITS if machine_kind() in entry.get("stamps", {}) else UNKNOWN
+    return FITS if machine_kind() in kept else UNKNOWN
+
+
+def has_name(stamp: Mapping[str, str]) -> bool:
+    """Returns whether a stamp has something else than numbers: names of functions, as old verdicts have."""
+    try:
+        return not [float(number) for text in stamp.values() for number in text.split()]
+    except ValueError:
+        return True
 
 
 def state(claim: Measured, entry: Mapping[str, Any], memo: Memo | None = None) -> str:

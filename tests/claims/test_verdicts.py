@@ -176,6 +176,14 @@ def test_recipes_that_differ_later_are_stamped_later(monkeypatch: pytest.MonkeyP
         stamps.stamp(claim)
 
 
+def test_a_name_for_a_stamp_is_stale_without_running_anything() -> None:
+    numbers, name = {"ours": "1 2", "theirs": "0.5"}, {"ours": "assay.claims.copg.<lambda>", "theirs": "0.5"}
+    kept = {"decided_by": stamps.deciding(CLAIM), "stamps": {stamps.machine_kind(): numbers}}
+    assert stamps.recorded_state(CLAIM, kept) == stamps.FITS
+    for kind in (stamps.machine_kind(), "another"):
+        assert stamps.recorded_state(CLAIM, kept | {"stamps": {kind: name}}) == stamps.STALE
+
+
 def test_stamps_are_equal_up_to_rounding() -> None:
     assert stamps.agrees("1 2.00001", "1 2")
     assert not stamps.agrees("1 2.001", "1 2")
