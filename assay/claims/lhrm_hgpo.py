@@ -75,6 +75,16 @@ def wrong_rows(recipe: Recipe) -> float:
     return wrong + float((again - played.logp).abs().max())
 
 
+def mode_push(ours: Recipe, prob: float) -> float:
+    """Returns the gradient in the logit of mode 0 of the gain of a group of four whose mode 0, of this probability, is
+    better; answers are their mode alone.
+    """
+    logits = torch.tensor([prob, 1.0 - prob], dtype=torch.float64).log()
+    rows = probes.bandit_experience([0, 0, 1, 1], [1.0, 1.0, 0.0, 0.0], logits)
+    rows = rows.add({"mode": torch.tensor([0, 0, 1, 1]), "forced": rows.mask})
+    return -float(probes.bandit_gradient_of(ours, rows, logits)[0])
+
+
 CLAIMS = Claims(
     claims=(
         Exact("its gradient is the formula's, for scores and for tied answers", lambda: max(probes.formula_gap(
@@ -86,6 +96,9 @@ CLAIMS = Claims(
               at_most=1e-5),
         Exact("tasks without tokens, and without the tags' letters, are refused", lambda: probes.is_refused(
               recipe(), cartpole()) and probes.is_refused(tags(), DIGITS), equals=1.0, of="tags"),
+        Exact("through the loss a mode of one token is pushed by .43301, whatever its probability",
+              lambda: probes.distance([mode_push(recipe(), prob) for prob in (0.05, 0.5, 0.95)], [3**0.5 / 4] * 3),
+              at_most=1e-5),
         Exact("openings are the task's: 0 and 5 on the testbed; a task that has none is refused", lambda: float(
               recipe().rollout.openings_on(formats(19, 11)) == ("0", "5")  # type: ignore[union-attr]
               and probes.is_refused(recipe(), TASK)), equals=1.0, of="refusals"),

@@ -1,6 +1,5 @@
 """Leverage, sketches and choices by hand. Axes: B rows, T decisions, D sketch."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -10,25 +9,9 @@ from torch import Tensor
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
 from assay.claims.testbeds.language.sparse import many_ways
 from assay.method import Experience, Need, Score, text
-from assay.methods.repexp import Elliptical, Sketch, leverage, projection, recipe
+from assay.methods.repexp import Elliptical, Sketch, coreset, leverage, projection, recipe
 from assay.models import Policy, Transformer
 from assay.tasks.language.addition import addition
-
-
-def coreset(phi_ND: Tensor, ridge: float = 0.01) -> Iterator[int]:
-    """Yields the rows of a pool in the order in which to verify them: each time that with the largest phi^T S^-1 phi, S
-    the sum over those before; phi is centred over the pool, and S^-1 changes by rank one (Sherman-Morrison).
-    """
-    phi = phi_ND.double() - phi_ND.double().mean(0)
-    inverse = torch.eye(phi.shape[1], dtype=phi.dtype) / ridge
-    free = torch.ones(len(phi), dtype=torch.bool)
-    for _ in range(len(phi)):
-        value = ((phi @ inverse) * phi).sum(1)
-        best = int(torch.where(free, value, -torch.inf).argmax())
-        yield best
-        free[best] = False
-        direction = inverse @ phi[best]
-        inverse = inverse - torch.outer(direction, direction) / (1.0 + phi[best] @ direction)
 
 
 POOL = 256

@@ -9,7 +9,7 @@ and where all are right it is the whole signal. `coreset` orders a pool of answe
 Axes: B and N rows, T decisions, W width, D sketch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -63,6 +63,22 @@ def leverage(phi_BD: Tensor, by_group: groups.Groups, ridge: float) -> Tensor:
         0, by_group.index, outer
     )
     return (centred * torch.linalg.solve(sigma[by_group.index], centred)).sum(1)
+
+
+def coreset(phi_ND: Tensor, ridge: float = 0.01) -> Iterator[int]:
+    """Yields the rows of a pool in the order in which to verify them: each time that with the largest phi^T S^-1 phi, S
+    the sum over those before; phi is centred over the pool, and S^-1 changes by rank one (Sherman-Morrison).
+    """
+    phi = phi_ND.double() - phi_ND.double().mean(0)
+    inverse = torch.eye(phi.shape[1], dtype=phi.dtype) / ridge
+    free = torch.ones(len(phi), dtype=torch.bool)
+    for _ in range(len(phi)):
+        value = ((phi @ inverse) * phi).sum(1)
+        best = int(torch.where(free, value, -torch.inf).argmax())
+        yield best
+        free[best] = False
+        direction = inverse @ phi[best]
+        inverse = inverse - torch.outer(direction, direction) / (1.0 + phi[best] @ direction)
 
 
 def some_sketch(experience: Experience) -> Tensor:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from assay.core.errors import AssayError
+
 Scores = Sequence[int] | None
 """The scores of one judgement; None where it cannot be read."""
 PAIR = """Which answer solves the task better?
@@ -37,6 +39,21 @@ def preference(answer: str) -> float | None:
     """Returns 1 if an answer says that A is better, 0 for B, 1/2 for a tie; None if it says neither."""
     stated = re.findall(r"[Bb]etter\W{1,4}(A|B|[Tt]ie)\b", answer) or re.findall(r"\b(A|B|[Tt]ie)\b", answer)
     return None if not stated else {"A": 1.0, "B": 0.0}.get(stated[-1], 0.5)
+
+
+def won(answer: str) -> float:
+    """Returns 1 if an answer prefers A, 0 for B, 1/2 for a tie; AssayError if it prefers neither."""
+    found = preference(answer)
+    if found is None:
+        what = f"the judge preferred neither A nor B: {answer[-80:]!a}"
+        raise AssayError(f'{what}. Ask it for "Better: A", "Better: B" or "Better: tie"')
+    return found
+
+
+def filled_pair(template: str, prompt: str, first: str, second: str) -> str:
+    """Returns the template with a prompt and two answers in place of {prompt}, {first} and {second}."""
+    values = {"prompt": prompt, "first": first, "second": second}
+    return re.sub(r"\{(prompt|first|second)\}", lambda name: values[name[1]], template)
 
 
 def leading(scores: Sequence[int]) -> list[int]:

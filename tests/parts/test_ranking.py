@@ -65,3 +65,20 @@ def test_rows_without_responses_are_refused() -> None:
 def test_rows_without_an_answer_are_refused() -> None:
     with pytest.raises(AssayError, match="must be the number of its best response"):
         RightRanking()([{"player": 0, "completion": "1,2"}])
+
+
+def test_a_chat_model_says_which_response_is_best() -> None:
+    def longer(prompts: list[str]) -> list[str]:
+        assert len(set(prompts)) == len(prompts), "each comparison is asked once"
+        found = []
+        for prompt in prompts:
+            first, second = prompt.split("Answer A:\n")[1].split("\n\nEnd")[0].split("\n\nAnswer B:\n")
+            found.append("Better: tie" if len(first) == len(second) else f"Better: {'AB'[len(second) > len(first)]}")
+        return found
+
+    rows = [row(said, "9", prompt="p", responses=["a", "abc", "ab"]) for said in ("1,3,2", "3,2,1")]
+    assert RightRanking().with_judge(longer)(rows) == [1.0, -1.0]
+    tied = row("2,1", prompt="p", responses=["ab", "cd"])
+    assert RightRanking().with_judge(longer)([tied]) == [1.0]
+    with pytest.raises(AssayError, match="no field `responses`"):
+        RightRanking().with_judge(longer)([row("1,2")])

@@ -223,6 +223,6 @@ def test_progress_on_worked_answers_needs_a_judge(own: tuple[str, str], tmp_path
     with pytest.raises(AssayError, match=r"worked answers.*--judge"):
         assay.train("retroagent", str(worked), steps=1, warmup=0)
     sizes = {"num_starts": 2, "group_size": 2, "actor.width": 16, "actor.layers": 1}
-    own_words = {"judge": own[0], "reward": ("verifier=1.0",)}
+    own_words = {"judge": own[0], "reward": ("verifier=1.0",), "out": tmp_path / "run"}
     run = assay.train("retroagent", str(worked), steps=1, warmup=0, settings=sizes, **own_words)
     assert [row["progress_paid"] for row in run.curves if "progress_paid" in row] == [pytest.approx(0.5)]

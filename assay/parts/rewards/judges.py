@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.slots import Chat, Choice, Task, TextTask
 from assay.ops import distributions, groups, random
-from assay.rollouts.judgements import PAIR, preference
+from assay.rollouts.judgements import PAIR, filled_pair, won
 
 Scores = Callable[[Tensor, Tensor], Tensor]
 """scores(first_M, second_M): [M, 2], of the rows `first_M` and `second_M`; the larger one wins."""
@@ -119,9 +118,8 @@ class ChatJudge(PairwiseJudge):
         rows = task.texts(experience, 0)
 
         def asked(one: int, other: int) -> str:
-            values = {"prompt": rows[one]["prompt"], "first": rows[one]["completion"]}
-            values["second"] = rows[other]["completion"]
-            return re.sub(r"\{(prompt|first|second)\}", lambda name: str(values[name[1]]), self.prompt)
+            first, second = rows[one]["completion"], rows[other]["completion"]
+            return filled_pair(self.prompt, str(rows[one]["prompt"]), first, second)
 
         def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
             pairs = list(zip(first_M.tolist(), second_M.tolist(), strict=True))
@@ -132,15 +130,6 @@ class ChatJudge(PairwiseJudge):
             return torch.stack((share, 1.0 - share), 1)
 
         return scores
-
-
-def won(answer: str) -> float:
-    """Returns 1 if an answer prefers A, 0 for B, 1/2 for a tie; AssayError if it prefers neither."""
-    found = preference(answer)
-    if found is None:
-        what = f"the judge preferred neither A nor B: {answer[-80:]!a}"
-        raise AssayError(f'{what}. Ask it for "Better: A", "Better: B" or "Better: tie"')
-    return found
 
 
 def two_numbers(given: Any) -> tuple[float, float]:
