@@ -8,7 +8,7 @@ from assay.claims import About, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
 from assay.method import CONTINUOUS, TABLE, iql, recipes
-from assay.parts import AdvantageRegression, Log, RecordedAction
+from assay.parts import AdvantageRegression, Log, Logged, RecordedAction
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.tabular.table import gridworld
 
@@ -43,7 +43,9 @@ def scale_gap() -> float:
         torch.cat([batch.reward[:, 0] for batch in probes.drawn(iql(CONTINUOUS, log).source, scene)])
         for log in (Log(5, noise=0.5), Log(5, noise=0.5, reward_scale=1e4))
     )
-    plain = replace(iql(CONTINUOUS, Log(5, noise=0.5)).source, scale=None)
+    source = iql(CONTINUOUS, Log(5, noise=0.5)).source
+    assert isinstance(source, Logged)
+    plain = replace(source, scale=None)
     raw = torch.cat([batch.reward[:, 0] for batch in probes.drawn(plain, scene)])
     returns = Log(5, noise=0.5).columns(task)["reward"][:, 0].view(5, 200).double().sum(1)
     factor = 200.0 / (max(returns.tolist()) - min(returns.tolist()))
