@@ -11,6 +11,7 @@ import pytest
 REASONS = {
     "Categorical": "the discrete half of `Distribution`, the default head of a policy; users name it alone",
     "Gaussian": "the continuous half of `Distribution`; the error about infinite bounds tells users to take it",
+    "ChatJudge": "what --judge puts in the place of the judge of arenarl and think-rm",
     "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",

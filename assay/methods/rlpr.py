@@ -33,8 +33,8 @@ class ReferenceProbability(Reward):
 
     B: `reduce` of the actor's probabilities of the reference in place of the own answer, after everything up to the
     task's mark. A0: the same under `start`, the frozen copy of the start, after the prompt and the mark alone, without
-    reasoning. B is 0 if the completion has not exactly one mark. The text is tokenised as a whole. Never carries
-    gradient.
+    reasoning. B is 0 if the completion has not exactly one mark, or tokens that are no text. The text is tokenised as
+    a whole. Never carries gradient.
     """
 
     reduce: Reduce = mean_probability
@@ -56,9 +56,11 @@ class ReferenceProbability(Reward):
         assert isinstance(scene.task, PromptTask), "init refuses other tasks"
         rows = scene.task.texts(experience, scene.split)
         mark, gap = mark_of(scene.task), answer_format_of(scene.task).gap
-        marked = torch.tensor([row["completion"].count(mark) == 1 for row in rows])
-        reasoned = [(row["prompt"], row["completion"].partition(mark)[0] + mark, gap + row["answer"]) for row in rows]
-        with_reasoning = self.probability(self.actor, reasoned, scene) * marked
+        said = [row["completion"] for row in rows]
+        marked = [one.count(mark) == 1 and is_text(scene.task, one) for one in said]
+        begun = [one.partition(mark)[0] + mark if ok else mark for one, ok in zip(said, marked, strict=True)]
+        reasoned = [(row["prompt"], one, gap + row["answer"]) for row, one in zip(rows, begun, strict=True)]
+        with_reasoning = self.probability(self.actor, reasoned, scene) * torch.tensor(marked)
         without = self.probability(self.start, [(row["prompt"], mark, gap + row["answer"]) for row in rows], scene)
         scene.log("reference_probability", float(with_reasoning.mean()))
         scene.log("reference_probability_at_start", float(without.mean()))
@@ -73,6 +75,15 @@ class ReferenceProbability(Reward):
         record = text.written(before, answers, torch.arange(len(place)), task.tokenizer.vocabulary.pad)
         found = self.reduce(scene.models.over(model, record, logp_of), record.mask)
         return found[[place[one] for one in told]]
+
+
+def is_text(task: PromptTask, said: str) -> bool:
+    """Returns whether a completion can be tokenised again: a policy may also write tokens that stand for no text."""
+    try:
+        task.tokenizer.encode(said)
+    except ValueError:
+        return False
+    return True
 
 
 def reference_ids(task: PromptTask, prompt: str, said: str, answer: str) -> tuple[list[int], list[int]]:

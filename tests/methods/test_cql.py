@@ -30,7 +30,7 @@ def test_the_conservative_term_is_the_slow_sum_over_proposals(monkeypatch: pytes
                 action, logp = actor.act({"observation": seen[row : row + 1, when]}, draws[tag][row, :, place])
                 terms.append(q({"observation": seen[row : row + 1, :1]}, action.unsqueeze(0))[:, 0, 0] - logp)
             anything = 4.0 * draws[6][row, :, place] - 2.0
-            terms.append(q({"observation": seen[row : row + 1, :1]}, anything.unsqueeze(0))[:, 0, 0] + math.log(16.0))
+            terms.append(q({"observation": seen[row : row + 1, :1]}, anything.unsqueeze(0))[:, 0, 0] + math.log(4.0))
         here = q({"observation": seen[row : row + 1, :1]}, batch.action[row : row + 1, :1])[:, 0, 0]
         expected = expected + 2.0 * (torch.stack(terms).exp().mean(0).log() - here).sum()
     torch.testing.assert_close(found, expected)

@@ -48,7 +48,7 @@ def test_every_group_holds_its_demonstration_beside_what_was_gathered(name: str)
     assert torch.equal(others.action[:, : shown.num_columns][shown.mask], shown.action[shown.mask])
     assert not others.logp.any()
     assert sorted(fresh.group.tolist()) == [1] * 3 + [5] * 3 + [8] * 3
-    width = {"tokens": 64, "choices": 2, "torques": 4.0, "numbered": 2}[name]
+    width = {"tokens": 64, "choices": 2, "torques": 2.0, "numbered": 2}[name]  # torques in half-ranges: -1 to 1
     assert fresh.column("uniform").tolist() == pytest.approx([1 / width] * 9)
 
 

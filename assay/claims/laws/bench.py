@@ -8,7 +8,7 @@ rows, padding and precision apply to them as to the record. Axes: B sequences, T
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -170,6 +170,10 @@ def columns_read(part: Any) -> dict[str, str]:
     return {name: axes_of(reads, name) for name in reads}
 
 
+OF_DATA: dict[str, Callable[[Experience], Tensor]] = {"success": lambda batch: batch.terminal}
+"""Columns that data may have beside those of the record, and their values in the laws."""
+
+
 def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     """Returns the bench's batches as this term will see them: recorded log-probabilities near the current ones.
 
@@ -182,6 +186,7 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     needs = frozenset(getattr(term, "needs", frozenset()))
     read = columns_read(term).items()
     fills = {name: partial(some_numbers, name=name, axes=axes) for name, axes in read} | getattr(term, "fills", {})
+    fills = OF_DATA | fills
     batches = [scored_batch(bench, place, needs) for place in range(len(layouts))]
     return [
         TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in fills.items()}), bench)

@@ -16,7 +16,7 @@ from torch import Tensor
 from assay.claims.laws.bench import columns_of, columns_read, leaf
 from assay.claims.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
 from assay.claims.laws.invariance import Measured, apart, invariances, keeps_inputs
-from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, shown
+from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, settled, shown
 from assay.claims.laws.term import littered
 from assay.core.record import Experience
 from assay.ops import groups
@@ -245,7 +245,7 @@ def some_rows(experience: Experience) -> Tensor:
 def filled(part: Any) -> Any:
     """Returns the part as the laws call it: columns of rows are filled if it does not say how."""
     fills = {name: some_rows for name, axes in columns_read(part).items() if axes == "B"} | getattr(part, "fills", {})
-    return Filled(part, fills) if fills else part
+    return Filled(settled(part), fills) if fills else part
 
 
 CREDIT = Contract(

@@ -24,6 +24,8 @@ from assay.core.slots.scene import OnRows
 from assay.rollouts import text
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.proxy_strings import proxy_strings
+from assay.tasks.language.scratch import scratch
 
 Rows = Sequence[Mapping[str, Any]]
 HOSTILE = ("", " ", "\n\n", "\x00", "12" * 500, "∑ 数 🙂", "nan", "1e999", "((((((((", "</s>", "-0", "None")
@@ -291,9 +293,23 @@ class RewardCase:
         return after
 
 
+def suitable_task(part: Any) -> DemonstratedTask:
+    """Returns additions, or for a reward that refuses them answers with a mark, or strings with a rubric."""
+    tasks: tuple[DemonstratedTask, ...] = (addition(1), scratch(), proxy_strings())
+    for task in tasks:
+        try:
+            part.init(Scene(task, StandIns(part.models)))
+        except AssayError:
+            continue
+        return task
+    return tasks[0]
+
+
 def reward_cases(part: Any, task: DemonstratedTask | None = None) -> list[RewardCase]:
-    """Returns demonstrations, some of them corrupted, one of them an infrastructure fault."""
-    used = addition(1) if task is None else task
+    """Returns demonstrations, some of them corrupted, one of them an infrastructure fault; of the first of our tasks
+    that the reward accepts, if none is given.
+    """
+    used = suitable_task(part) if task is None else task
     shown_rows = used.demonstrate(np.array([0, 1, 0, 2, 3, 4]), 0)
     mask = shown_rows.mask.clone()
     mask[4] = False

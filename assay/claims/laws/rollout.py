@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
@@ -126,10 +127,15 @@ def rollout_cases(
 ) -> list[RolloutCase] | list[Unsuited]:
     """Returns a task of each kind, or the given one; only those that the rollout and the actor can start on."""
     usual: tuple[Task, ...] = (addition(1), chain(4), brief_cartpole(), brief_pendulum(), GAME)
-    tasks = usual if task is None else (task,)
-    cases = [RolloutCase(f"task {one.name}", one, actor) for one in tasks]
+    rare: tuple[Task, ...] = (replace(addition(1), answer_format=AnswerFormat(openings=("1", "2"))),)
     reason = "it refuses the given task, or tokens, discrete and continuous actions, and numbered states"
-    return suited(cases, lambda case: (part.init(Scene(case.task)), case.actor()), reason)
+    found: list[RolloutCase] | list[Unsuited] = []
+    for tasks in (usual, rare) if task is None else ((task,),):
+        cases = [RolloutCase(f"task {one.name}", one, actor) for one in tasks]
+        found = suited(cases, lambda case: (part.init(Scene(case.task)), case.actor()), reason)
+        if isinstance(found[0], RolloutCase):
+            break
+    return found
 
 
 @law("it gathers decisions")
