@@ -26,7 +26,7 @@ def loss_by_hand(seen: probes.Seen, token: int = 3, share: float = 0.1) -> Tenso
     outcome, score = by_hand.outcome(data), torch.zeros(len(data), dtype=torch.float64)
     ended = (data.terminal & ~data.truncated & data.mask).nonzero().tolist()
     logp = seen.models["actor"].body.table[data.context["state"]].log_softmax(-1)[..., token]
-    constant = sum(float(logp[row, column + 1]) for row, column in ended) / len(ended)
+    constant = sum(float(logp[row, column + 1].detach()) for row, column in ended) / len(ended)
     for row, column in ended:
         score[row] = 2.3 / -constant * (logp[row, column + 1] - constant)
     right = [row for row, _ in ended if outcome[row] > 0.5]
