@@ -445,7 +445,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One verdict is measured again, the shorter one; two with --all-cases."""
     if "short" in metafunc.fixturenames:
         everything = metafunc.config.getoption("--all-cases")
-        metafunc.parametrize("short", ["nsr", "kl-bayes"] if everything else ["nsr"])
+        metafunc.parametrize("short", ["sft", "kl-bayes"] if everything else ["sft"])
 
 
 def test_short_verdicts_come_out_again(short: str, tmp_path: Path) -> None:
