@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import assay
 from assay import recipes
@@ -19,18 +19,22 @@ from assay.core.metrics import Metric
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase
 from assay.core.record import Experience, Loss, Need, Origin, Progress, State, Sums
-from assay.core.slots import Objective, Prepare, Regularizer, Reward, Scene
+from assay.core.slots import Body, Objective, Prepare, Regularizer, Reward, Scene
+from assay.core.spaces import Spec
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment
 from assay.engine.guards.learning import FEW_CUT, FewSkipped, HeldOutFollows, LivePolicy, RewardHolds
 from assay.engine.loop import Loop
 from assay.methods.p3o import recipe as p3o
+from assay.models.heads.bounded import SquashedGaussian
 from assay.ops import groups
+from assay.parts.objectives.pathwise import MatchEntropy
 from assay.parts.rewards.function import FromFunction
 from assay.recipes.constrained import safe_ppo
 from assay.recipes.presets import LANGUAGE, PLACES
 from assay.runs import catalogue
 from assay.runs.progress import Mode
+from benchmarks.rescaled import Units, recipe_in, task_in
 
 
 def bandit_loop(**changes: Any) -> Loop:
@@ -207,6 +211,53 @@ def test_targets_beyond_the_bins_are_reported() -> None:
     assert all(alarm.guard != "inside bins" for alarm in alarms_of(wide, 2))
 
 
+def test_weights_far_from_order_one_are_reported() -> None:
+    """A large inverse temperature is the same as large rewards."""
+    task, found = catalogue.find_task("pendulum"), []
+    for inverse_temperature in (1e6, 3.0):
+        settings = {"source.episodes": 1, "source.batch": 16, "inverse_temperature": inverse_temperature}
+        loop = Loop(catalogue.recipe_for("iql", task, settings), task, seed=0, num_steps=3)
+        found.append([alarm for alarm in alarms_of(loop, 3) if alarm.guard == "weights of order one"])
+    assert found[0]
+    assert not found[1]
+    assert all("source.scale" in alarm.message for alarm in found[0])
+
+
+def test_a_target_entropy_out_of_reach_is_refused_and_one_that_is_far_is_reported() -> None:
+    with pytest.raises(AssayError, match=r"MatchEntropy\.target is 0\.7, and a dimension .* less than log 2"):
+        MatchEntropy(0.7)
+    task = catalogue.find_task("pendulum")
+    settings = {"source.warmup": 8, "source.updates": 1, "source.batch": 16, "MatchEntropy.target": 0.5}
+    recipe = catalogue.recipe_for("sac", task, settings)
+    narrow = replace(recipe, actor=replace(recipe.actor, head=Narrow()))  # type: ignore[type-var]
+    found = [alarms_of(Loop(one, task, seed=0, num_steps=2), 2) for one in (narrow, recipe)]
+    assert [any(alarm.guard == "temperature settles" for alarm in alarms) for alarms in found] == [True, False]
+
+
+@dataclass(frozen=True)
+class Narrow(SquashedGaussian):
+    """A squashed Gaussian that begins with a deviation of exp(-6)."""
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        policy = super().on(body, spec)
+        with torch.no_grad():
+            policy.body.net[-1].bias[1:] -= 6.0  # type: ignore[union-attr,index,operator]
+        return policy
+
+
+@pytest.mark.parametrize(("factor", "normalize", "is_reported"), [
+    (1.0, "", False), (1e4, "", True), (1e-4, "", True), (1e4, "obs", False),
+])  # fmt: skip
+def test_observations_far_from_order_one_are_reported(factor: float, normalize: str, is_reported: bool) -> None:
+    units = Units(seen=factor, normalize=normalize)
+    task = task_in(units, "a2c")
+    recipe = recipe_in("a2c", task, units, 0).set("rollout.num_envs", 4)
+    alarms = alarms_of(Loop(recipe, task, seed=0, num_steps=2), 2)
+    found = [alarm.message for alarm in alarms if alarm.guard == "observations of order one"]
+    assert len(found) == is_reported, "once, or not at all"
+    assert all("--normalize obs" in message for message in found)
+
+
 @dataclass(frozen=True)
 class Drifting(Reward):
     """Logs how far it is at every step, and watches it."""
@@ -277,7 +328,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len(set(STANDARD)) == 15
+    assert len(set(STANDARD)) == 16
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:

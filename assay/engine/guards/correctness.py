@@ -29,6 +29,7 @@ from assay.engine.guards.learning import (
     HeldOutFollows,
     InsideLimits,
     LivePolicy,
+    OrderOne,
     RewardHolds,
     SomethingTrained,
 )
@@ -207,6 +208,7 @@ STANDARD: tuple[Watch, ...] = (
     FiniteSteps(),
     LivePolicy(),
     SomethingTrained(),
+    OrderOne(),
     FewSkipped(),
     CriticExplains(),
     FEW_CUT,

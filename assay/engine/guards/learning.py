@@ -153,6 +153,34 @@ class SomethingTrained(Watch):
 
 
 @dataclass(frozen=True)
+class OrderOne(Watch):
+    """Checks once that observations are of order one for networks that take them as they are.
+
+    The size of a number is its root mean square over the first experience; the largest of them must be between `least`
+    and `most`. A body that works on numbers of any size says so: `scale_free = True`. Degenerate: contexts without an
+    observation of numbers, and data from files, are not looked at.
+    """
+
+    least: float = 0.01
+    most: float = 100.0
+
+    def init(self) -> State:
+        return {"seen": False}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        fresh, body = moment.fresh, getattr(moment.recipe.actor, "body", None)
+        is_plain = fresh is not None and "observation" in fresh.context and "image" not in fresh.context
+        if state["seen"] or fresh is None or not is_plain or not bool(fresh.mask.any()):
+            return []
+        state["seen"] = True
+        size = float(fresh.context["observation"][fresh.mask].double().square().mean(0).sqrt().max())
+        if getattr(body, "scale_free", False) or self.least <= size <= self.most:
+            return []
+        text = f"the largest number of an observation has the size {size:.3g}: networks begin for numbers of order one"
+        return [Alarm("observations of order one", f"{text}. Use --normalize obs, or other units")]
+
+
+@dataclass(frozen=True)
 class FewSkipped(Watch):
     """Checks that at most the share `most` of all updates of the run is skipped; looks when `least` were tried, and
     then whenever their number has doubled.

@@ -158,6 +158,7 @@ class Trees(Body):
     """
 
     codes: tuple[int, ...] = ()
+    scale_free: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"learns": "trained by the gradient of its outputs; trees are not parameters"}
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +93,7 @@ class Scaled(Body):
     """A body behind (x - mean) / deviation of the observations so far; `FitMoments` updates the moments."""
 
     body: Vectors = Sparse()
+    scale_free: ClassVar[bool] = True
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
         """Returns the inner body on scaled observations."""

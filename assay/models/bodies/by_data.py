@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,7 @@ class StandardisedByData(Body):
     body: Body = Perceptron((256, 256))
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
+    scale_free: ClassVar[bool] = True
 
     def needs_data(self, spec: Spec) -> bool:
         """Returns whether the moments are missing."""

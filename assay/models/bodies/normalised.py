@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,7 @@ class Normalised(Vectors):
     """A perceptron with layer norm before each ReLU, as in RLPD (arXiv:2302.02948)."""
 
     hidden: tuple[int, ...] = (256, 256)
+    scale_free: ClassVar[bool] = True
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
         # Verdicts were measured with weights drawn after those of a plain perceptron: its draws are made and discarded.

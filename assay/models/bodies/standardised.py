@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +66,7 @@ class Standardised(Body):
     """
 
     body: Vectors = Perceptron()
+    scale_free: ClassVar[bool] = True
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
         return StandardisedInputs(self.body.outputs(spec, ask), feature_size(spec))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from assay.core.errors import AssayError
+from assay.core.metrics import Metric
 from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
 from assay.core.slots import Objective, View
@@ -56,17 +59,35 @@ class MaximizeSoftQ(OverTransitions, Objective):
         return Loss(loss.sum(), self.count(batch), metrics)
 
 
+MOST_ENTROPY = math.log(2.0)
+"""Entropy of one dimension if all actions between the bounds are equally likely."""
+ENTROPY_SHORT = Metric(
+    name="entropy_short",
+    most=3.0,
+    guard="temperature settles",
+    text="the entropy of the policy is {value:.1f} nats a dimension below its target at step {step}: the temperature "
+    "grows and does not reach it. Lower the target (MatchEntropy.target), or scale the rewards (--normalize reward)",
+)
+
+
 @dataclass(frozen=True)
 class MatchEntropy(OverTransitions, Objective):
     """loss = -log_temperature * (log pi(a|s) + target * dimensions): tunes SAC's temperature to a target entropy.
 
-    The target entropy is `target` x action dimensions; the authors use target = -1 (arXiv:1812.05905). Degenerate: if
-    the mean of -log pi is the target entropy, the temperature gets no gradient.
+    The target entropy is `target` x action dimensions, in half-ranges; the authors use target = -1 (arXiv:1812.05905).
+    `entropy_short` is how far the entropy of a dimension is below it. Degenerate: if the mean of -log pi is the target
+    entropy, the temperature gets no gradient.
     """
 
     target: float = -1.0
     temperature: str = model_name("temperature")
+    watches: ClassVar[tuple[Metric, ...]] = (ENTROPY_SHORT,)
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
+
+    def __post_init__(self) -> None:
+        if not self.target < MOST_ENTROPY:
+            what = f"MatchEntropy.target is {self.target}, and a dimension of bounded actions has less than log 2"
+            raise AssayError(f"{what} = 0.693 nats: the temperature would grow without end. Use less, such as -1")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the loss of the temperature; the policy gets no gradient."""
@@ -75,4 +96,8 @@ class MatchEntropy(OverTransitions, Objective):
         gap = (logp.detach() + self.target * action.shape[-1]) * now.weight
         loss = -temperature.log_value * gap.sum()
         count = self.count(batch)
-        return Loss(loss, count, {"temperature": (temperature().detach() * count, count)})
+        metrics = {
+            "temperature": (temperature().detach() * count, count),
+            "entropy_short": (gap.sum() / action.shape[-1], count),
+        }
+        return Loss(loss, count, metrics)
