@@ -41,6 +41,7 @@ class Keywords(TypedDict, total=False):
     judge_prompt: str
     judge_pairs: bool
     judge_weight: float
+    rubric: str
     reward_model: str
     reward_model_weight: float
     # language tasks
