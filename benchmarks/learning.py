@@ -40,6 +40,7 @@ from assay.runs.plan import Plan, make_plan, phase_plan, phases_of
 from assay.runs.progress import Mode
 from assay.runs.run import execute
 from assay.statistics.intervals import Estimate, formatted, mean_interval
+from benchmarks.thresholds import end_with
 
 RESULTS = Path(__file__).with_name("learning.json")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "learning.md"
@@ -297,6 +298,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--one", type=int, metavar="SEED", help="run one seed of one method and print its numbers")
     options = parser.parse_args(words)
     if options.one is not None:
+        end_with(os.getppid())
         with tempfile.TemporaryDirectory() as alone:
             cache = options.cache or Path(alone)
             found = measured_run(options.methods[0], options.one, options.cpu_seconds, cache, options.steps)
