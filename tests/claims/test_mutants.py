@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from assay import recipes
 from assay.claims.claim import Edit
-from assay.claims.mutants import edits, find, rules, trial
+from assay.claims.find import find_claims
+from assay.claims.mutants import edits, every, find, rules, trial
+from assay.claims.mutants.settings import SETTING
+from assay.claims.wiring import is_record
 from assay.core.difference import differences, taken
 from assay.core.errors import AssayError
 from assay.parts.objectives.trust import Clip
@@ -32,6 +38,7 @@ def test_exact_claims_reject_a_sample_of_mutants(key: str, request: pytest.Fixtu
     results = trial.quick_trials(key, 24 if request.config.getoption("--all-cases") else MOST)
     assert [one.name for one in results if one.outcome == trial.SURVIVED] == []
     assert kept["survived"] == 0
+    assert kept.get("written_without_effect", []) == [], "an edit by hand that changes nothing shows nothing"
     assert kept["caught"] >= 5
 
 
@@ -129,6 +136,35 @@ def test_a_mutant_of_code_that_no_run_reaches_is_kept_apart() -> None:
     results = [trial.Result("sign", "f: a", trial.CAUGHT, "c"), trial.Result("sign", "g: a", trial.NOT_REACHED)]
     kept = trial.summary(results)
     assert (kept["made"], kept["not_caught"]) == (1, {"g: a": trial.NOT_REACHED})
+
+
+def test_an_edit_by_hand_without_effect_is_reported() -> None:
+    results = [trial.Result("written", "a", trial.NO_EFFECT), trial.Result("sign", "b", trial.NO_EFFECT)]
+    assert trial.summary(results)["written_without_effect"] == ["a"]
+
+
+def test_the_record_of_settings_judges_mutants_of_settings_alone_and_last() -> None:
+    claims = find_claims("grpo").exact
+    setting, edit = (find.Mutant(rule, "", nullcontext) for rule in (SETTING, "sign"))
+    assert is_record(trial.judges_of(setting, claims, True)[-1])
+    assert is_record(trial.judges_of(setting, claims, False)[0])
+    assert not any(map(is_record, trial.judges_of(edit, claims, True)))
+
+
+def test_pieces_of_mutants_are_tried_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = every.pieces_of("bc", ("setting",), tmp_path)
+    assert [one.place for one in pieces] == list(range(len(pieces)))
+    made = [f"{k}" for k in range(7)]
+
+    def trials(key: str, chosen: Callable[[list[find.Mutant]], list[find.Mutant]]) -> Iterator[trial.Result]:
+        found = chosen([find.Mutant("setting", name, nullcontext) for name in made])
+        return (trial.Result("setting", one.name, trial.CAUGHT, "c") for one in found)
+
+    monkeypatch.setattr(trial, "trials", trials)
+    parts = [replace(pieces[0], place=place, of=3, file=tmp_path / f"{place}.json") for place in range(3)]
+    names = [one.name for part in parts for one in every.read_piece(every.try_piece(part))]
+    assert sorted(names) == made
+    assert list(every.tried(parts, 1, 0.0)) == [], "finished pieces are not tried again"
 
 
 def test_processes_try_every_mutant_once(monkeypatch: pytest.MonkeyPatch) -> None:
