@@ -148,6 +148,8 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     evaluate.add_argument("--task", help="another task or file to score on; all rows of one file are held out")
     evaluate.add_argument("--passk", metavar="K,K", help="also pass@k for these k, unbiased, from --samples answers")
     evaluate.add_argument("--majority", action="store_true", help="also the score of the majority of --samples answers")
+    text = "count --passk and --majority by this reward alone, after training on several, and print its mean"
+    evaluate.add_argument("--of", metavar="REWARD", help=text)
     text = "also how often N judgements with their scores summed put the best response first (a judge's prompts)"
     evaluate.add_argument("--votes", type=int, metavar="N", help=text)
     evaluate.add_argument("--out", type=Path, metavar="FILE", help="write one JSON line per prompt: answers and scores")
@@ -318,9 +320,7 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the exact claims against wrong versions of the method; writes what became of them into its record",
     )
-    one.add_argument(
-        "--settings", action="store_true", help="record the settings of the method's recipes, or of all"
-    )
+    one.add_argument("--settings", action="store_true", help="record the settings of the method's recipes, or of all")
     one.add_argument("--again", action="store_true", help="also measure claims whose recorded result still fits")
     one.add_argument(
         "--replicate", action="store_true", help="measure with other seeds, beside the verdict, which is kept"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from assay.core.record import Draw
 from assay.core.settings import settings
 from assay.core.slots import Task, TextTask
 from assay.core.spaces import Vocabulary
+from assay.core.verifier import COMPONENT
 from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.engine import evaluation
 from assay.engine.dcp import export_weights
@@ -29,9 +30,12 @@ from assay.runs.options.cadence import MOST_STARTS
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.ranges import range_of
 from assay.runs.run import load, loaded
+from assay.runs.user_code.reward_range import Ranged
+from assay.runs.user_code.rewards import OwnRewards
 from assay.statistics.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
 from assay.statistics.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.tasks.language.arithmetic import final_answer
+from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import Rows, TextFile
@@ -42,12 +46,19 @@ MOST_VIDEOS = 100
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores [starts, samples], labels of independent starts, and the answers as text if there are any."""
+    """Scores [starts, samples], labels of independent starts, the answers as text if there are any, and the rewards
+    [starts, samples] that the scores are made of, by name.
+    """
 
     values: np.ndarray
     labels: np.ndarray
     more: dict[str, float]
     rows: list[list[dict[str, Any]]]
+    rewards: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def of(self, name: str | None) -> Scored:
+        """Returns the scores by one reward alone; all of them for None. A reward that does not apply counts 0."""
+        return self if name is None else replace(self, values=np.nan_to_num(self.rewards[name]))
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -67,14 +78,20 @@ def evaluate(options: argparse.Namespace) -> int:
         reordered(task.items.item(0, 1), range(len(listed(task.items.item(0, 1)))))  # refuses what a vote cannot show
     if (ks or options.majority) and not isinstance(task, TextTask):
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
+    check_rewards(options, task)
     loop = loaded(plan, options.folder, options.checkpoint)
     policy, step = tempered(options, plan, loop.policy), loop.step
     found = scored(options, task, policy, loop.reference)
     films = filmed(options, plan)
     estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=range_of(task))
-    extra = {f"pass@{k}": one for k, one in zip(ks, passed(found, ks), strict=True)} if ks else {}
+    chosen, of = found.of(options.of), f" of {options.of}" if options.of else ""
+    extra = {f"pass@{k}{of}": one for k, one in zip(ks, passed(chosen, ks), strict=True)} if ks else {}
+    if options.of is not None:
+        bounds = (0.0, 1.0) if is_binary(chosen.values.ravel()) else None
+        repeated = np.repeat(chosen.labels, chosen.values.shape[1])
+        extra[options.of] = cluster_interval(chosen.values, repeated, bounds=bounds)
     if options.majority:
-        extra[f"majority@{options.samples}"] = voted(task, found)
+        extra[f"majority@{options.samples}{of}"] = voted(task, chosen)
     if options.votes and isinstance(task, PromptTask):
         extra[f"vote@{options.votes}"], found.more["readable"] = summed(options.votes, plan, task, policy, found.labels)
     if options.out is not None:
@@ -196,7 +213,23 @@ def scored(options: argparse.Namespace, task: Task, policy: Any, reference: Any)
     labels = evaluation.labels(task, len(values))
     texts = task.texts(found.played, 1) if found.played is not None and isinstance(task, TextTask) else []
     rows = [texts[k : k + samples] for k in range(0, len(texts), samples)]
-    return Scored(values, labels, found.more, rows)
+    parts = {} if found.played is None else found.played.extra
+    named = {name.removeprefix(COMPONENT): value for name, value in parts.items() if name.startswith(COMPONENT)}
+    rewards = {name: value.double().cpu().numpy().reshape(values.shape) for name, value in named.items()}
+    return Scored(values, labels, found.more, rows, rewards)
+
+
+def check_rewards(options: argparse.Namespace, task: Task) -> None:
+    """Refuses a reward that the task lacks, and shares of right answers by a sum of rewards, before sampling."""
+    scorer = task.scorer if isinstance(task, PromptTask | DialogueTask) else None
+    rewards = scorer.rewards if isinstance(scorer, Ranged) else scorer
+    names = list(rewards.weights) if isinstance(rewards, OwnRewards) else []
+    if options.of is not None and options.of not in names:
+        has = f"its rewards are {', '.join(names)}" if names else "it has a verifier alone"
+        raise AssayError(f"--of is '{options.of}', but of '{task.name}' {has}. Name one of its rewards, or remove it.")
+    if (options.passk or options.majority) and len(names) > 1 and options.of is None:
+        what = "--passk and --majority count right answers, and this run's scores are sums of"
+        raise AssayError(f"{what} {', '.join(names)}. Add --of {names[0]}, or another one that is 0 or 1.")
 
 
 def passed(found: Scored, ks: list[int]) -> tuple[Estimate, ...]:
@@ -260,6 +293,11 @@ def write_rows(path: Path, found: Scored) -> None:
         shared = {name: value for name, value in (rows[0] if rows else {}).items() if name not in ("completion", "cut")}
         several = {"samples": [row["completion"] for row in rows], "cut": [row.get("cut", False) for row in rows]}
         record = {"start": place, **shared, **(several if rows else {}), "scores": values.tolist()}
+        if found.rewards:
+            each = {name: found.rewards[name][place].tolist() for name in found.rewards}
+            record["rewards"] = {
+                name: [None if value != value else value for value in one] for name, one in each.items()
+            }
         lines.append(json.dumps(record, default=str))
     store.write_text(path, "\n".join(lines) + "\n")
 

@@ -74,6 +74,31 @@ def test_a_policy_is_scored_once_for_each_prompt(run: Path, tmp_path: Path, caps
     assert all(len(row["samples"]) == len(row["scores"]) == 4 for row in rows)
 
 
+@pytest.mark.filterwarnings("ignore:rewards and held-out scores")
+def test_right_answers_are_counted_by_one_of_several_rewards(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (base / "two.py").write_text(
+        "def correct(completions, answer):\n    return [float(len(text) % 2) for text in completions]\n"
+        "def brief(completions):\n    return [1 / (1 + len(text)) for text in completions]\n"
+    )
+    rewards = ("--reward", f"{base / 'two.py'}:correct", "--reward", f"{base / 'two.py'}:brief=0.2")
+    run = trained(base, "rloo", "--prompts", "2", "--group-size", "2", *rewards)
+    words = ("evaluate", str(run), "--samples", "4", "--passk", "1,4")
+    code, _, errors = answered(capsys, *words)
+    assert (code, "this run's scores are sums of correct, brief. Add --of correct" in errors) == (2, True)
+    code, _, errors = answered(capsys, *words, "--of", "right")
+    assert (code, "its rewards are correct, brief" in errors) == (2, True)
+    code, out, _ = answered(capsys, *words, "--of", "correct", "--out", str(tmp_path / "scores.jsonl"), "--json")
+    facts, lines = json.loads(out), (tmp_path / "scores.jsonl").read_text().splitlines()
+    found = [json.loads(line)["rewards"] for line in lines]
+    assert set(found[0]) == {"correct", "brief"}
+    mean = sum(sum(row["correct"]) for row in found) / (4 * len(found))
+    assert facts["pass@1 of correct"]["value"] == pytest.approx(mean)
+    assert facts["correct"]["value"] == pytest.approx(mean)
+    assert facts["mean"] > mean, "the score is the sum of both"
+
+
 def test_another_file_is_held_out_as_a_whole(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = written(tmp_path / "c.jsonl", [{"prompt": f"{k}+3=", "answer": f"n{k + 3}"} for k in range(7)])
     code, out, _ = answered(capsys, "evaluate", str(run), "--task", other, "--temperature", "0.1")
