@@ -119,7 +119,7 @@ def test_list_keeps_what_is_asked_for(assay: Command, words: list[str], kept: se
 def test_list_by_verdict(assay: Command) -> None:
     rows = answered(assay("list", "--verdict", "fails", "--json"))
     assert rows
-    assert {row["verdict"]["verdict"] for row in rows} == {"fails"}
+    assert {row["headline"] for row in rows} == {"fails"}
     answered(assay("list", "--verdict", "stale", "--json"))
 
 
