@@ -17,6 +17,8 @@ from assay.rollouts.text import Conversation, Message
 
 MAX_LINE = 1 << 24
 PARQUET = ".parquet"
+ANSWER, ANSWERS = "answer", "answers"
+"""The field of the right answer, and the fact that holds all of them where it is a list."""
 
 
 class Row(NamedTuple):
@@ -43,6 +45,8 @@ def rows_of(path: str | Path, read: Reader, used: Sequence[str]) -> tuple[list[R
         if row is None:
             continue
         others = {name: value for name, value in row.items() if name not in used and is_fact(value)}
+        if isinstance(row.get(ANSWER), list) and ANSWER in used:
+            others[ANSWERS] = answers_of(row, ANSWER, where)
         rows.append(Row(where, read(row, where), others))
         if "id" in row:
             name = json.dumps(row["id"])[:200]
@@ -197,16 +201,25 @@ def question_and_answer(columns: tuple[str, str]) -> Reader:
         if not columns[1]:
             return prompt_of(row, columns[0], where), "", ""
         if columns[0] != "messages":
-            prompt, answer = prompt_of(row, columns[0], where), field_of(row, columns[1], where)
+            prompt, answer = prompt_of(row, columns[0], where), answers_of(row, columns[1], where)[0]
             return prompt, answer, answer
         messages, tools = messages_of(row.get("messages"), "messages", where), tools_of(row, where)
-        given = field_of(row, columns[1], where) if columns[1] in row else ""
+        given = answers_of(row, columns[1], where)[0] if columns[1] in row else ""
         if messages[-1].role != "assistant" and given:
             return Conversation(messages, tools), given, given
         before, said = split_off(messages, "messages", where)
         return Conversation(before, tools), given or said, said
 
     return read
+
+
+def answers_of(row: Mapping[str, Any], column: str, where: str) -> list[str]:
+    """Returns the right answers of a row: one, or those of a list, of which the first is the demonstration."""
+    if not isinstance(row.get(column), list):
+        return [field_of(row, column, where)]
+    if not row[column]:
+        raise AssayError(f"{where}: '{column}' is an empty list. Give one right answer or several")
+    return [field_of({column: one}, column, where) for one in row[column]]
 
 
 def pair(row: Mapping[str, Any], where: str) -> tuple[str, ...]:

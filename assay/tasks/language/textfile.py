@@ -26,7 +26,7 @@ from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
 from assay.tasks.language.judging import ranked
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
-from assay.tasks.language.rows import Row, question_and_answer, rows_of
+from assay.tasks.language.rows import ANSWERS, Row, question_and_answer, rows_of
 
 BEST = "best"
 """The field that makes a file one of judgements: the number of the best of its `responses`, from 1."""
@@ -135,8 +135,8 @@ class Rows(ABC):
             if not numbers:
                 return PolicyFault("no number")
             is_one = FINAL not in completion or len(numbers) == 1
-            return Score(float(is_one and is_same_answer(numbers[-1], item.answer)))
-        return Score(float(is_same_answer(given, item.answer)))
+            return Score(float(is_one and is_right(numbers[-1], item)))
+        return Score(float(is_right(given, item)))
 
     def stated(self, completion: str) -> str | None:
         """Returns the answer that a completion states, in one spelling, for votes; None if it states no one answer."""
@@ -150,6 +150,13 @@ class Rows(ABC):
         answer = numbers[-1] if self.worked else given
         number = plain_number(answer)
         return answer.strip() if number is None else str(number)
+
+
+def is_right(given: str, item: Item) -> bool:
+    """Returns whether an answer is the item's, or one of several that its row lists."""
+    several = item.facts.get(ANSWERS)
+    answers = [final_answer(one) or one for one in several] if isinstance(several, list) else [item.answer]
+    return any(is_same_answer(given, one) for one in answers)
 
 
 @dataclass(frozen=True)

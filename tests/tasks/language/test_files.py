@@ -41,6 +41,15 @@ def first(path: str) -> Any:
     return task.items.rows[0] if isinstance(task, PromptTask) else task.prompts.items.rows[0]
 
 
+def test_a_row_may_list_several_right_answers(tmp_path: Path) -> None:
+    rows = [{"prompt": f"half of {k}", "answer": [f"{k / 2}", f"{k}/2", "x #### one half"]} for k in range(20)]
+    task: Any = catalogue.find_task(written(tmp_path / "a.jsonl", rows))
+    item = next(one for one in task.items.rows if one.prompt == "half of 3")
+    said = {"1.5": 1.0, "3/2": 1.0, "1.50": 1.0, "one half": 1.0, "3": 0.0, "1.5 3/2": 0.0}
+    assert {text: task.items.verify(item, text).value for text in said} == said
+    assert (item.answer, item.demonstration) == ("1.5", "1.5")
+
+
 # ---------------------------------------------------------------------------------------------------- conversations
 @pytest.mark.parametrize(
     ("row", "messages", "answer", "demonstration"),

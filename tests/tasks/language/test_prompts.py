@@ -464,7 +464,7 @@ UNUSABLE = [
     (b'{"prompt": null, "answer": "b"}', "line 1: 'prompt' is null. It must be text or a number"),
     (b'{"prompt": "a", "answer": NaN}', "line 1: 'answer' is NaN"),
     (b'{"prompt": "a", "answer": true}', "line 1: 'answer' is true"),
-    (b'{"prompt": "a", "answer": ["b"]}', "line 1: 'answer' is"),
+    (b'{"prompt": "a", "answer": []}', "line 1: 'answer' is an empty list"),
     (b'{"prompt": " ", "answer": "b"}', "line 1: 'prompt' is empty"),
     (b'{"prompt": "a", "answer": "b ####"}', "line 1: 'answer' must have one text after '####'"),
     (b'{"prompt": "a", "answer": "#### b #### c"}', "line 1: 'answer' must have one text after '####'"),
