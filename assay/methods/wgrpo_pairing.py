@@ -15,19 +15,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from assay.method import LANGUAGE, Curriculum, Experience, Method, Preset, Recipe, Scene, State, groups, recipes
+from assay.method import LANGUAGE, Curriculum, Experience, Method, Preset, Recipe, RepeatingTask, Scene, State, groups
+from assay.method import recipes
 from assay.parts import Revisits, next_starts
 
 
 @dataclass(frozen=True)
 class Pair(Curriculum):
-    """Proposes two starts by turns: of those that are sometimes right and sometimes wrong, the one whose success rate
+    """Proposes two prompts by turns: of those that are sometimes right and sometimes wrong, the one whose success rate
     is nearest to `first`, then the one of the others nearest to `second`. 0 and 1 are a hard and an easy one that are
     neither hopeless nor mastered; 1/2 and 1/2 have the highest variance.
 
     Rates come from the last visit of each of the task's first `pool` starts, so that the pair changes when one of it is
-    learnt; with `once`, from the first visit. An answer is right above 1/2. Degenerate: while fewer than two such
-    starts are known, further ones follow.
+    learnt; with `once`, from the first visit. The rows of a file repeat, so that a start is counted by its row, and a
+    file of fewer rows is the pool. An answer is right above 1/2. Degenerate: while fewer than two such starts are
+    known, further ones follow.
     """
 
     pool: int = 64
@@ -37,12 +39,12 @@ class Pair(Curriculum):
     reads_shares: ClassVar[bool] = True
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty table of rates."""
-        return {"next": 0, "rates": {}}
+        """Returns an empty table of rates, and the number of a file's rows, 0 if prompts do not repeat."""
+        return {"next": 0, "rates": {}, "rows": scene.task.num_training if isinstance(scene.task, RepeatingTask) else 0}
 
     def pair(self, state: State) -> list[int]:
         """Returns the two starts; fewer if there are not yet two."""
-        if len(state["rates"]) < self.pool:
+        if len(state["rates"]) < min(self.pool, state["rows"] or self.pool):
             return []
         mixed = {int(start): rate for start, rate in state["rates"].items() if 0.0 < rate < 1.0}
         chosen: list[int] = []
@@ -62,6 +64,7 @@ class Pair(Curriculum):
             return
         there = experience.mask.any(1)
         start, right = experience.column("start")[there], groups.is_right(experience)[there]
+        start = start % state["rows"] if state["rows"] else start
         rates = {str(one): float(right[start == one].double().mean()) for one in start.unique().tolist()}
         state["rates"] = {**state["rates"], **rates}
 
