@@ -245,7 +245,7 @@ class AtMost(Certificate):
     limit: float
     num_starts: int = 3
 
-    def __call__(self, experience: Experience) -> Certified:
+    def __call__(self, experience: Experience, task: Task | None = None) -> Certified:
         mean = float(experience.mask.sum() / len(experience))
         assert experience.cost is not None
         return Certified(mean <= self.limit, f"{mean:.1f} decisions of at most {self.limit}", {"mean": mean})
