@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
-from assay.method import TABLE, Experience, Recipe
-from assay.methods.advantage_alignment_llm import AlignAdvantages, recipe
+from assay.method import TABLE, Draw, Experience, Recipe, Scene
+from assay.methods.advantage_alignment_llm import AlignAdvantages, own_and_others, recipe, sum_of_rewards
 from assay.tasks.games.repeated import LEVELS
+from assay.tasks.games.talk import LEVELS as TALK
 from assay.tasks.tabular.bandit import bandit
 
 GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
@@ -25,7 +27,8 @@ def rounds(seed: int = 0) -> Experience:
     return replace(data, turn=turn.expand(data.mask.shape))
 
 
-def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+def loss_by_hand(seen: probes.Seen, summed: bool = False) -> torch.Tensor:
+    """Returns the loss of aligned advantages; `summed`, of those of the sum of both players' rewards."""
     data, own, aligned = seen.experience, {}, torch.zeros_like(seen.experience.reward)
     assert data.group is not None
     assert data.turn is not None
@@ -33,16 +36,48 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     for row, mask in enumerate(data.mask):
         for turn in data.turn[row][mask].unique().tolist():
             later = mask & (data.turn[row] >= turn)
-            to_go[row, turn] = (data.reward[row] * 0.96 ** (data.turn[row] - turn).double())[later].sum()
+            to_go[row, turn] = (data.reward[row] * 0.9 ** (data.turn[row] - turn).double())[later].sum()
     for (row, turn), value in to_go.items():
         others = [to_go[b, r] for b, r in to_go if r == turn and b != row and data.group[b] == data.group[row]]
         own[row, turn] = value - sum(others) / max(1, len(others))
     for (row, turn), value in own.items():
-        past = sum(0.96 ** (turn - k) * own[row, k] for k in range(turn))
-        shaped = value + 0.96 * past * own.get((row + 1 - 2 * (row % 2), turn), 0.0)
+        past = sum(0.9 ** (turn - k) * own[row, k] for k in range(turn))
+        theirs = own.get((row + 1 - 2 * (row % 2), turn), 0.0)
+        shaped = value + (theirs if summed else 0.5 * 0.9 * past * theirs)
         aligned[row, data.mask[row] & (data.turn[row] == turn)] = shaped
     aligned = aligned / (aligned[data.mask].std() + 1e-8)
     return -by_hand.mean_of_decisions(aligned * seen.logp() + 0.02 * by_hand.entropy(seen), data)
+
+
+def talked(ours: Recipe) -> Experience:
+    """Returns games with talk whose decisions are three words and a move a round, credited by the recipe."""
+    task = TALK["prisoners-dilemma-talk"]()
+    actor, starts = probes.small_policy(task), np.repeat(np.arange(2), 3)
+    played = task.play(actor, starts, np.tile(np.arange(3), 2), Draw(0), split=0, greedy=False)
+    scene = Scene(task)
+    for part in ours.credit[:2]:
+        played = part(task.judge(played, 0), scene)
+    return played
+
+
+def payoffs_in_units(ours: Recipe) -> float:
+    """Returns how far the alignment of a game with payoffs from -3 to 0 is from the formula with payoffs in thirds, and
+    how many words have another credit than the move after them.
+    """
+    played = talked(ours)
+    own = talked(replace(ours, credit=(ours.credit[0], AlignAdvantages(beta=0.0))))
+    assert played.turn is not None
+    gap, rounds = 0.0, [column for column in range(played.num_columns) if bool(played.mask[0, column])]
+    first, credit = own.column("advantage"), played.column("advantage")
+    for row in range(len(played)):
+        other, past = (row + 6) % 12, 0.0
+        for turn in range(4):
+            here = rounds[4 * turn : 4 * turn + 4]
+            mine, theirs = float(first[row, here[0]]), float(first[other, here[0]])
+            wanted = mine + 0.5 / 3.0 * 0.9 * past * theirs
+            gap = max(gap, float((credit[row, here] - wanted).abs().max()))
+            past = 0.9 * (past + mine)
+    return gap
 
 
 def bias_of_base(recipe: Callable[..., Recipe]) -> torch.Tensor:
@@ -64,6 +99,11 @@ CLAIMS = Claims(
               lambda: probes.formula_gap(recipe(), rounds(), loss_by_hand), at_most=1e-9),
         Exact("its gradient is the formula's also where most advantages are negative",
               lambda: probes.formula_gap(recipe(), rounds(seed=5), loss_by_hand), at_most=1e-9),
+        Exact("with messages every word has its round's credit, and payoffs are aligned in units of their range",
+              lambda: payoffs_in_units(recipe()), at_most=1e-5, of="sources"),
+        Exact("the rival's gradient is that of the sum of both players' rewards", lambda: probes.formula_gap(
+              sum_of_rewards(), rounds(), lambda seen: loss_by_hand(seen, summed=True)), at_most=1e-9,
+              of="variant sum-of-rewards"),
         Exact("a task with one player is refused", lambda: probes.is_refused(recipe(TABLE), bandit())
               and not probes.is_refused(recipe(TABLE), LEVELS["prisoners-dilemma"]()), equals=1.0),
         Exact("with beta 0 the gradient is each player's own, exactly", lambda: bias_of_base(recipe),
@@ -75,14 +115,21 @@ CLAIMS = Claims(
         Measured("a defector leaves it what mutual defection pays", "prisoners-dilemma-against-defectors",
                  recipe(TABLE), -2.0, expect=Expect.WITHIN, margin=0.2, seeds=5, minutes=0.5, steps=150,
                  about=About.MECHANISM),
+        Measured("a defector takes less from it than from players that maximise the sum of all payoffs",
+                 "prisoners-dilemma-against-defectors", recipe(TABLE), sum_of_rewards(TABLE), margin=0.3, seeds=5,
+                 minutes=0.5, steps=150, about=About.MECHANISM),
+        Measured("with messages of three tokens before each move it earns more in self-play than naive learning",
+                 "prisoners-dilemma-talk", SMALL, SMALL.set("beta", 0.0), margin=0.3, seeds=5, minutes=5.0, steps=100,
+                 warmup=0, about=About.HEADLINE),
         Measured("a transformer that reads all rounds earns more in self-play than with naive learning",
                  "prisoners-dilemma-tokens", SMALL, SMALL.set("beta", 0.0),
                  margin=0.3, seeds=5, minutes=3.0, steps=100, warmup=0, about=About.HEADLINE),
     ),
     mutants=(
-        Edit("its own advantage in place of the opponent's", AlignAdvantages.apply, "games) - own", "games) * 0 + own"),
+        Edit("its own advantage in place of the opponent's", own_and_others, "games) - own", "games) * 0 + own"),
         Edit("the present round is past", AlignAdvantages.past, "held.append(carry)",
              "held.append(carry + own_BR[:, turn])"),
+        Edit("payoffs are aligned as they are", AlignAdvantages.payoff_unit, "stated[1] - stated[0]", "1.0"),
         Edit("a game of one player is accepted", AlignAdvantages.init, "task is not None", "False"),
     ),
 )

@@ -1,6 +1,6 @@
 """advantage-alignment-llm: reinforces helping the opponent after positive advantages of its own; groups, no critic.
 
-    A*_t = A_t + beta * gamma * (sum_(k < t) gamma^(t - k) A_k) * A'_t
+    A*_t = A_t + beta * gamma * (sum_(k < t) gamma^(t - k) A_k) * A'_t,   payoffs in units of their range
     A_t  = G_t - mean over the other copies of the game of their G_t,   G_t = r_t + gamma G_(t + 1)
 
 Piche et al. 2025, after Advantage Alignment (arXiv:2406.14662). A' are the opponents' advantages. Naive self-play
@@ -87,19 +87,61 @@ def first_of_turns(mask_BT: Tensor, turn_BT: Tensor) -> Tensor:
     return mask_BT & (turn_BT > before)
 
 
+def own_and_others(experience: Experience, turn_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns each row's advantage by turn, the mean over the decisions of its player, and the sum over the other
+    players of the game of theirs, [B, R] both.
+    """
+    advantage, mask = experience.column("advantage"), experience.mask
+    num = int(turn_BT.max()) + 1
+    mine, games = groups.episode_groups(experience), groups.game_groups(experience)
+    total, decisions = (
+        over_rows(by_turn(one, turn_BT, num), mine) for one in (advantage * mask, mask.to(advantage.dtype))
+    )
+    own = total / decisions.clamp(min=1)
+    # Every row of a player holds the player's mean, so the sum over a game is taken over players, not rows.
+    rows = torch.ones_like(own[:, :1])
+    return own, over_rows(own / over_rows(rows, mine), games) - own
+
+
+@dataclass(frozen=True)
+class AddOthers(Credit):
+    """A*_t = A_t + A'_t: the advantages of the sum of all players' rewards, the rival that anyone can exploit.
+
+    Advantages to go are linear in rewards, so that summing them is summing rewards first. Degenerate: a record without
+    players changes nothing.
+    """
+
+    centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Rewrites `advantage`."""
+        advantage, mask = experience.column("advantage"), experience.mask
+        if experience.player is None or experience.episode is None:
+            return experience.add({"advantage": advantage * mask})
+        turn = turns_of(experience)
+        _, others = own_and_others(experience, turn)
+        return experience.add({"advantage": (advantage + others.gather(1, turn)) * mask})
+
+
 @dataclass(frozen=True)
 class AlignAdvantages(Credit):
-    """A*_t = A_t + beta * discount * (sum_(k < t) discount^(t - k) A_k) * A'_t,  A' = the opponents' advantages.
+    """A*_t = A_t + beta / unit * discount * (sum_(k < t) discount^(t - k) A_k) * A'_t,  A' the opponents' advantages.
 
     Advantage alignment (arXiv:2406.14662; with language models arXiv:2511.19405): reinforces what helps the opponent
     after positive advantages of its own, and what harms it after negative ones. Place it after any credit that writes
     `advantage`. Assumes that turn t is the same round in all rows of a game; a turn's advantage is the mean over its
-    decisions in all rows of the player. Several opponents are summed. Degenerate: `beta` 0, a game of one player or a
+    decisions in all rows of the player. Several opponents are summed. `unit` is what payoffs are divided by before they
+    are aligned, since the product would else grow with their square: the authors divide by 5 and by 100. None is the
+    range of a round's payoffs as the task states it, 1 if it does not. Degenerate: `beta` 0, a game of one player or a
     record without players changes nothing.
     """
 
-    beta: float = 1.0
-    discount: float = 0.96
+    beta: float = 0.5
+    discount: float = 0.9
+    unit: float | None = None
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
@@ -119,17 +161,14 @@ class AlignAdvantages(Credit):
         if experience.player is None or experience.episode is None or not self.beta:
             return experience.add({"advantage": advantage * mask})
         turn = turns_of(experience)
-        num = int(turn.max()) + 1
-        mine, games = groups.episode_groups(experience), groups.game_groups(experience)
-        total, decisions = (
-            over_rows(by_turn(one, turn, num), mine) for one in (advantage * mask, mask.to(advantage.dtype))
-        )
-        own = total / decisions.clamp(min=1)
-        # Every row of a player holds the player's mean, so the sum over a game is taken over players, not rows.
-        rows = torch.ones_like(own[:, :1])
-        others = over_rows(own / over_rows(rows, mine), games) - own
-        shaping = self.beta * self.discount * self.past(own) * others
+        own, others = own_and_others(experience, turn)
+        shaping = self.beta / self.payoff_unit(scene) * self.discount * self.past(own) * others
         return experience.add({"advantage": (advantage + shaping.gather(1, turn)) * mask})
+
+    def payoff_unit(self, scene: Scene) -> float:
+        """Returns what payoffs are divided by."""
+        stated = scene.task.spec.scores if scene.task is not None else None
+        return self.unit or (stated[1] - stated[0] if stated else 1.0)
 
     def past(self, own_BR: Tensor) -> Tensor:
         """Returns sum_(k < t) discount^(t - k) A_k, [B, R]."""
@@ -140,12 +179,18 @@ class AlignAdvantages(Credit):
         return torch.stack(held, 1)
 
 
-def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
+def recipe(preset: Preset = LANGUAGE, beta: float = 0.5, discount: float = 0.9) -> Recipe:
     """Returns self-play with aligned group advantages, one on-policy step."""
     loss, bonus = (PolicyGradient(trust=NoTrust()),), (EntropyBonus(0.02),)
     stage = Stage("policy", ("actor",), loss, bonus, optimizer=preset.optimizer)
     credit = (LeaveOneOutToGo(discount), AlignAdvantages(beta, discount), Whiten(centre=False))
     return replace(recipes.rloo(preset), name="advantage-alignment-llm", credit=credit, stages=(stage,))
+
+
+def sum_of_rewards(preset: Preset = LANGUAGE, discount: float = 0.9) -> Recipe:
+    """Returns the rival in which every player maximises the sum of all payoffs."""
+    base = recipe(preset, 0.0, discount)
+    return replace(base, name="sum-of-rewards", credit=(base.credit[0], AddOthers(), *base.credit[2:]))
 
 
 METHOD = Method(
@@ -155,9 +200,12 @@ METHOD = Method(
     family="games",
     base=recipes.rloo,
     aliases=("advantage-alignment",),
-    variants={"naive-self-play": partial(recipe, beta=0.0)},
+    variants={"naive-self-play": partial(recipe, beta=0.0), "sum-of-rewards": sum_of_rewards},
     departures=(
-        "matrix games of one token or action a turn; no messages, no Trust-and-Split, no pretrained model",
+        "matrix games, with messages of three tokens before each move in those named -talk; no Trust-and-Split, no "
+        "pretrained model: a transformer that begins from nothing plays them",
+        "payoffs are divided by their range for the alignment alone, by 5 and 100 in the authors' code; beta 0.5 and "
+        "discount 0.9 are theirs for the dilemma",
         "the published code's options (signs, clipping, 1 / t, branches of alternative actions, gamma^t) are left out",
         "one plain policy-gradient step a batch; credit scaled to deviation 1, entropy bonus 0.02, no KL term",
     ),

@@ -83,7 +83,8 @@ class RepeatedGame(MatrixTask):
         """Returns a remembered round in, a move out."""
         num = self.rules.num_states
         seen = Box((0.0,) * num, (1.0,) * num) if self.one_hot else Discrete(num)
-        return Spec(seen, Discrete(len(self.rules.game.moves)), self.rules.rounds)
+        moves = Discrete(len(self.rules.game.moves))
+        return Spec(seen, moves, self.rules.rounds, scores=payoff_range(self.rules.game))
 
     def observed(self, match: Match, memory: Tensor) -> Context:
         """Returns the observation of every row."""
@@ -110,6 +111,11 @@ class RepeatedGame(MatrixTask):
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Returns seat, opponent, moves, payoff and, if known, the credit of each round."""
         return described(self.rules.game, experience, row, experience.action[row])
+
+
+def payoff_range(game: MatrixGame) -> tuple[float, float]:
+    """Returns the least and the most that a round pays a player."""
+    return float(game.payoffs.min()), float(game.payoffs.max())
 
 
 def scored(experience: Experience) -> Experience:
@@ -157,7 +163,8 @@ class TokenGame(MatrixTask):
     @property
     def spec(self) -> Spec:
         """Returns tokens in, tokens out."""
-        return Spec(self.vocabulary, self.vocabulary, horizon=2 + PLAYERS * self.rules.rounds)
+        horizon = 2 + PLAYERS * self.rules.rounds
+        return Spec(self.vocabulary, self.vocabulary, horizon, scores=payoff_range(self.rules.game))
 
     def prompts(self) -> list[list[int]]:
         """Returns the prompt of each seat before the first round."""
