@@ -71,7 +71,7 @@ def payoffs_in_units(ours: Recipe) -> float:
     first, credit = own.column("advantage"), played.column("advantage")
     for row in range(len(played)):
         other, past = (row + 6) % 12, 0.0
-        for turn in range(4):
+        for turn in range(8):
             here = rounds[4 * turn : 4 * turn + 4]
             mine, theirs = float(first[row, here[0]]), float(first[other, here[0]])
             wanted = mine + 0.5 / 3.0 * 0.9 * past * theirs
@@ -119,8 +119,8 @@ CLAIMS = Claims(
                  "prisoners-dilemma-against-defectors", recipe(TABLE), sum_of_rewards(TABLE), margin=0.3, seeds=5,
                  minutes=0.5, steps=150, about=About.MECHANISM),
         Measured("with messages of three tokens before each move it earns more in self-play than naive learning",
-                 "prisoners-dilemma-talk", SMALL, SMALL.set("beta", 0.0), margin=0.3, seeds=5, minutes=5.0, steps=100,
-                 warmup=0, about=About.HEADLINE),
+                 "prisoners-dilemma-talk", SMALL, SMALL.set("beta", 0.0), margin=0.3, seeds=5, minutes=8.0, steps=100,
+                 warmup=0, about=About.COMPONENT),
         Measured("a transformer that reads all rounds earns more in self-play than with naive learning",
                  "prisoners-dilemma-tokens", SMALL, SMALL.set("beta", 0.0),
                  margin=0.3, seeds=5, minutes=3.0, steps=100, warmup=0, about=About.HEADLINE),

@@ -235,6 +235,7 @@ METHOD = Method(
     family="robust",
     base=recipes.dqn,
     departures=(
+        "discrete actions only: no sac, and no candidates from several actors",
         "dqn solves the problems, and the worst regime is searched in a list, not between bounds",
         "a network counts where an autoencoder of its own replay reconstructs (s, a) as well as 95 % of it, and all do "
         "where none does; the authors' indicator is predictive coding, whose form and threshold we did not find",

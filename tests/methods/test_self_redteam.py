@@ -17,6 +17,7 @@ from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.credit.outcome import OutcomeCredit
 from assay.runs import catalogue
+from assay.runs.plan import make_plan
 from assay.tasks.games.matrix import (
     DEFECTOR,
     PRISONERS_DILEMMA,
@@ -85,3 +86,8 @@ def test_a_step_of_self_play_trains_both_roles(supervised: int) -> None:
     assert set(steps[-1].fresh.player.tolist()) == {ATTACKER, DEFENDER}
     assert not torch.equal(before, loop.engine.flats["actor"].values)
     assert ("loss/LogLikelihood" in steps[-1].metrics) == bool(supervised)
+
+
+def test_a_pretrained_model_is_refused_in_a_sentence() -> None:
+    with pytest.raises(AssayError, match="needs prompts, pairs or dialogues; 'red-teaming' has none"):
+        make_plan("self-redteam", "red-teaming", model="anything")

@@ -23,6 +23,7 @@ from assay.methods.stream_x.models import Scaled, Sparse, sparse_perceptron
 from assay.methods.stream_x.stream import Stream
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
+from assay.recipes.presets import CONTINUOUS, CONTROL
 from assay.runs import catalogue
 from tests.methods.streams import SPEC, Models, normal, stream_of
 
@@ -153,6 +154,13 @@ def test_streams_go_on_bitwise_after_a_checkpoint(recipe: Any) -> None:
     for name, flat in through.engine.flats.items():
         assert torch.equal(flat.values, resumed.engine.flats[name].values)
     assert through.engine.updates == through.progress.decisions
+
+
+def test_networks_have_the_authors_sizes() -> None:
+    for preset, width in ((CONTROL, 32), (CONTINUOUS, 128)):
+        recipe: Any = stream_ac(preset)
+        for model in (recipe.actor, recipe.critics["value"]):
+            assert model.body.body.hidden == (width, width)
 
 
 def test_the_actor_inside_sees_scaled_observations_when_it_acts_and_when_it_scores() -> None:

@@ -31,4 +31,9 @@ METHOD = Method(
         "small transformers from scratch, not RoBERTa; no discount between turns, which are few",
         "not measured: how the lead grows with the number of turns; the testbed's conversations have one length",
     ),
+    results=(
+        "reinforce wins 55 % after 17,000 to 32,000 decisions and archer after 47,000 to 69,000, the reverse of the "
+        "paper: games of two questions tell the outcome at once, so that credit by turns saves little, and Q and V are "
+        "learnt from nothing before they can rank turns. Not separated from a fault of ours by longer games",
+    ),
 )

@@ -18,6 +18,7 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.ppo,
     departures=(
+        "ppo only, with one ensemble for policy and value: no a2c, awr or sac, no separate ensembles, no SHAP values",
         "oblivious trees only, scored by standardised gradients: under cosine, larger gradients choose the tree",
         "a tree keeps the step size that it was added with; the authors' code applies the current one to all trees",
         "a tree without a condition is the batch's mean gradient (the authors' code: zero)",

@@ -21,6 +21,7 @@ METHOD = Method(
     aliases=("stream-ac",),
     variants={"stream-q": stream_q},
     departures=(
+        "perceptrons of 32 and 128 units; no convolutions, so no MinAtar or Atari; continuous actions are not measured",
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",
         "each unit keeps at least one input: on few inputs the authors' initial first layer is all zero",
         "both contexts of a decision use the current moments; first contexts are not counted",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from assay.method import CONTROL, Averaging, Linear, ObGD, Preset, Recipe, Stage, Traced
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
-from assay.methods.stream_x.models import Scaled
+from assay.methods.stream_x.models import Scaled, Sparse
 from assay.methods.stream_x.stream import OneByOne, Stream
 from assay.models import Critic, Greedy, Policy
 from assay.parts import EpsilonGreedy
@@ -18,11 +18,15 @@ def bounded(kappa: float) -> Traced:
 
 
 def stream_ac(preset: Preset = CONTROL) -> Recipe:
-    """Stream AC(lambda) (arXiv:2410.14606): traces, bounded steps, sparse normalised networks, running scales."""
+    """Stream AC(lambda) (arXiv:2410.14606): traces, bounded steps, sparse normalised networks, running scales.
+
+    Two layers of 32 for discrete actions and of 128 for continuous ones, as the authors have them.
+    """
+    body = Scaled(Sparse((32, 32) if preset.discrete else (128, 128)))
     return Recipe(
         name="stream-x",
-        actor=Policy(Scaled()),
-        critics={"value": Critic(Scaled())},
+        actor=Policy(body),
+        critics={"value": Critic(body)},
         rollout=Stream(steps=1, discount=DISCOUNT),
         source=OneByOne(),
         stages=(
@@ -39,7 +43,7 @@ def stream_q(preset: Preset = CONTROL) -> Recipe:
     return replace(
         stream_ac(preset),
         name="stream-q",
-        actor=Policy(Scaled(), Greedy()),
+        actor=Policy(Scaled(Sparse((32, 32))), Greedy()),
         critics={},
         rollout=Stream(steps=1, discount=DISCOUNT, explore=EpsilonGreedy(Linear(1.0, 0.01, share=0.2))),
         stages=(

@@ -26,7 +26,7 @@ from assay.decoding.sampling_parameters import LOGP_MODEL, NarrowedDecoder
 from assay.ops import distributions, random
 from assay.rollouts.episodes import Uniforms
 from assay.tasks.games.matrix import CHANCE, PLAYERS, Match, Rules, match_of
-from assay.tasks.games.repeated import FIRST_MOVE, GAMES, HELD_OUT, MatrixTask, TokenGame, payoff_range
+from assay.tasks.games.repeated import FIRST_MOVE, GAMES, HELD_OUT, TOKEN_ROUNDS, MatrixTask, TokenGame, payoff_range
 
 Column = tuple[Tensor, ...]
 """(token, mask, logp, reward, terminal, truncated), [B] each, and that of the model if sampling is narrowed."""
@@ -171,13 +171,9 @@ def unread(token: Tensor, own: Column) -> Column:
     return token, *(torch.zeros_like(one) for one in own[1:])
 
 
-TALK_ROUNDS = 4
-"""Rounds of a game with talk: each has eight columns."""
-
-
 def talk_game(name: str, rules: Rules) -> TalkGame:
-    """Returns the game with messages."""
-    return TalkGame(name, replace(rules, rounds=TALK_ROUNDS))
+    """Returns the game with messages, of as many rounds as that without."""
+    return TalkGame(name, replace(rules, rounds=TOKEN_ROUNDS))
 
 
 LEVELS: Mapping[str, Any] = {

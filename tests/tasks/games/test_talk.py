@@ -26,7 +26,7 @@ def played(task: TalkGame, split: int = 0, greedy: bool = False) -> Experience:
 
 def rounds_of(fresh: Experience) -> torch.Tensor:
     """Returns the tokens after bos by round: own words, the other's words, own move, the other's move."""
-    return fresh.action[:, 1:].reshape(len(fresh), 4, 8)
+    return fresh.action[:, 1:].reshape(len(fresh), 8, 8)
 
 
 def test_each_player_reads_what_the_other_wrote() -> None:
@@ -40,17 +40,17 @@ def test_each_player_reads_what_the_other_wrote() -> None:
 
 def test_own_words_and_moves_are_decisions_of_one_turn() -> None:
     fresh = played(task_named())
-    decided = fresh.mask[:, 1:].reshape(6, 4, 8)
+    decided = fresh.mask[:, 1:].reshape(6, 8, 8)
     assert decided.all((0, 1)).tolist() == [True] * 3 + [False] * 3 + [True, False]
     assert fresh.turn is not None
-    assert fresh.turn[0, 1:].tolist() == [place // 8 for place in range(32)]
-    assert torch.equal(fresh.terminal.nonzero()[:, 1], torch.full((6,), 31))
+    assert fresh.turn[0, 1:].tolist() == [place // 8 for place in range(64)]
+    assert torch.equal(fresh.terminal.nonzero()[:, 1], torch.full((6,), 63))
 
 
 def test_the_payoff_is_at_the_move_and_the_score_is_a_rounds() -> None:
     task = task_named()
     fresh = played(task)
-    seen, paid = rounds_of(fresh), fresh.reward[:, 1:].reshape(6, 4, 8)
+    seen, paid = rounds_of(fresh), fresh.reward[:, 1:].reshape(6, 8, 8)
     table = task.rules.game.payoffs[0]
     torch.testing.assert_close(paid[..., 6], table[seen[..., 6] - 2, seen[..., 7] - 2])
     assert not paid[..., [0, 1, 2, 3, 4, 5, 7]].any()
@@ -75,9 +75,9 @@ def test_a_defector_talks_of_cooperation() -> None:
 def test_games_are_shown_with_their_messages() -> None:
     task = task_named()
     told = task.describe(played(task), 0)
-    assert [len(one) for one in told["said"]] == [3] * 4
-    assert len(told["moves"]) == len(told["payoffs"]) == 4
-    assert told["payoff"] == pytest.approx(sum(told["payoffs"]) / 4)
+    assert [len(one) for one in told["said"]] == [3] * 8
+    assert len(told["moves"]) == len(told["payoffs"]) == 8
+    assert told["payoff"] == pytest.approx(sum(told["payoffs"]) / 8)
 
 
 def test_demonstrations_have_the_format_of_games() -> None:
