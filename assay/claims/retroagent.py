@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims.testbeds.language.formats import formats
 from assay.method import PLACES, Draw, Experience, Need, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods.retroagent import recipe
 from assay.methods.retroagent.lessons import Lessons, SimilarityUtility, cosine_of, pieces
@@ -94,7 +95,7 @@ def reflected_wrongly(ours: Recipe) -> float:
         found = lessons_of(ours).reflect(scene, rows, [True, False])
         again = task.play_prompts(actor, asked, np.arange(2), np.zeros(2, dtype=int), Draw(3).at(9), split=0)
     wrong = sum(one != other.strip() for one, other in zip(found, task.completions(again), strict=True))
-    return wrong + (not probes.is_refused(ours, TASK)) + (len(set(found)) < 2)
+    return wrong + (not probes.is_refused(ours, formats())) + (len(set(found)) < 2)
 
 
 def cosine_gap(recipe: Recipe) -> float:

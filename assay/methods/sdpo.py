@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from assay.method import LANGUAGE, Aggregation, AssayError, Copy, DemonstratedTask, Experience, Loss, Method, Need
-from assay.method import Objective, Prepare, Preset, PromptedTask, Recipe, Scene, Source, State, Task, View, concatenate
-from assay.method import groups, logits, model_name, recipes
+from assay.method import Objective, Prepare, Preset, PromptedTask, Recipe, ResumableTask, Scene, Source, State, Task
+from assay.method import View, concatenate, groups, logits, model_name, recipes
 from assay.parts import Demonstrations, TokenMean, ratio_metrics
 from assay.tasks.language.feedback import feedback_of, gives_feedback
 from assay.tasks.language.prompts import PromptTask
@@ -114,8 +114,8 @@ def check_shown(task: Task, who: str, shown: str) -> None:
     """Raises AssayError if the task has no prompts, or its tokenizer cannot write a prompt in this form."""
     prompted = need_prompts(task, who)
     try:
-        if isinstance(task, DemonstratedTask):
-            one = task.demonstrate(np.arange(1), 0)
+        if isinstance(task, ResumableTask):  # a demonstration may be longer than answers may be
+            one = task.begin(np.arange(1), 0)
             prompted.onto(one, told_prompts(prompted, one.column("start"), one, shown))
     except ValueError as error:
         raise AssayError(

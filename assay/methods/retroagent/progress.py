@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import AssayError, Chat, Choice, DemonstratedTask, Experience, Reward, Scene, State, TextTask, groups
+from assay.method import AssayError, Chat, Choice, Experience, Reward, Scene, State, TextTask, groups
 from assay.methods.retroagent.reflection import Rows
 from assay.parts import on_last_decision
+from assay.tasks.language.prompts import PromptTask
 
 Shares = Callable[[Sequence[Mapping[str, Any]]], list[float]]
 """(rows as `TextTask.texts` describes them) -> which share of its subtasks each completed, from the row alone."""
@@ -91,8 +92,9 @@ class Progress(Reward):
         task = scene.task
         if task is not None and not isinstance(task, TextTask):
             raise AssayError(f"task '{task.name}' has no answers to take subtasks from. Use a task of prompts")
-        if self.phi is prefix_share and isinstance(task, DemonstratedTask) and isinstance(task, TextTask):
-            shown = prefix_share(task.texts(task.demonstrate(np.arange(8), 0), 0))
+        if self.phi is prefix_share and isinstance(task, PromptTask):
+            items = task.items_of(np.arange(8), 0)
+            shown = prefix_share([{"answer": one.answer, "completion": one.demonstration} for one in items])
             if min(shown) < 1.0:
                 what = f"task '{task.name}' has worked answers, of which the beginning says nothing about progress"
                 raise AssayError(f"{what}. Add --judge URL, which says how much an answer completes")

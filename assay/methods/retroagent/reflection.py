@@ -17,7 +17,7 @@ Reflect = Callable[[Scene, Rows, Sequence[bool]], list[str]]
 
 REFLECTED = """{prompt}
 {completion}
-This attempt {verdict}. Say in one sentence what helps with tasks of this kind, without the answer of this one."""
+this attempt {verdict}. say in one sentence what helps with tasks of this kind, without the answer of this one."""
 
 
 def solved_example(scene: Scene, rows: Rows, won: Sequence[bool]) -> list[str]:
@@ -54,7 +54,7 @@ class OwnReflection(Choice):
         """Raises AssayError if the task cannot write the question."""
         try:
             told = asked_about([{"prompt": "", "completion": ""}], [True])
-            task.onto(task.demonstrate(np.arange(1), 0), told)  # type: ignore[attr-defined]
+            task.onto(task.begin(np.arange(1), 0), told)  # type: ignore[attr-defined]
         except ValueError as error:
             raise AssayError(f"task '{task.name}' cannot write a question about an attempt: {error}") from None
 

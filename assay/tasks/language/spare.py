@@ -16,16 +16,16 @@ NUM_READ = 256
 
 
 def spare_token(task: Task) -> int:
-    """Returns the last id that no text has and neither the first prompt nor its answer: a padding row of the vocabulary
+    """Returns the last id that no text and no prompt's template has: a padding row of the vocabulary
     or a special token; of a small alphabet, a character that the first prompts and answers lack.
 
     Raises AssayError if every id is text. Degenerate: -1 for a task without prompts.
     """
     if not isinstance(task, PromptTask):
         return -1
-    tokenizer, shown = task.tokenizer, task.demonstrate(np.arange(1), 0)
-    vocabulary = tokenizer.vocabulary
-    used = {vocabulary.pad, vocabulary.bos, vocabulary.eos, *shown.action[shown.context["valid"]].tolist()}
+    tokenizer, begun = task.tokenizer, task.begin(np.arange(1), 0)
+    vocabulary, told = tokenizer.vocabulary, begun.action[begun.context["valid"]].tolist()
+    used = {vocabulary.pad, vocabulary.bos, vocabulary.eos, *told}
     free = set(NEVER_IN_UTF8) if isinstance(tokenizer, ByteTokenizer) else set(task.textless)
     if isinstance(tokenizer, CharacterTokenizer):
         items = task.items_of(np.arange(NUM_READ), 0)
