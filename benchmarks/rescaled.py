@@ -68,7 +68,7 @@ class Units:
 
 FACTORS = (0.01, 100.0)
 ACTIONS = (Units(0.02), Units(100.0))
-REWARDS, SEEN = (tuple(Units(**{name: factor}) for factor in FACTORS) for name in ("reward", "seen"))
+REWARDS, SEEN = tuple(Units(reward=one) for one in FACTORS), tuple(Units(seen=one) for one in FACTORS)
 PLAIN = (Units(), *ACTIONS, *REWARDS, *SEEN)
 NORMALISED = tuple(
     replace(one, normalize=what) for what, group in (("reward", REWARDS), ("obs", SEEN)) for one in (Units(), *group)

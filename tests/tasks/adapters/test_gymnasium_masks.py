@@ -112,7 +112,7 @@ def test_masks_are_found_and_are_no_part_of_the_observation(made: dict[str, Any]
 )
 def test_a_policy_trains_without_a_forbidden_action(code: Path, tmp_path: Path, kind: str, method: str) -> None:
     """The environment raises for one; half of the right choices would pay a policy that does not learn."""
-    run = assay.train(method, f"{code}:{kind}", steps=3, out=tmp_path / "run")
+    run = assay.train(method, f"{code}:{kind}", steps=3, preset="classic", out=tmp_path / "run")
     assert run.curves[-1]["step"] == 3
     context = run.task.simulate(16).reset(np.arange(16))
     uniform = torch.rand(16, run.policy.num_draws, generator=torch.Generator().manual_seed(0))
@@ -179,12 +179,12 @@ def test_a_wrong_mask_is_refused(raw: list[float], match: str) -> None:
 
 
 def test_a_deployed_policy_takes_the_mask(code: Path, tmp_path: Path) -> None:
-    run = assay.train("ppo", f"{code}:ByMethod", steps=1, out=tmp_path / "run")
+    run = assay.train("ppo", f"{code}:ByMethod", steps=1, preset="classic", out=tmp_path / "run")
     only = np.eye(8, dtype=np.int8)[5]
     assert int(run.policy.predict(np.zeros(8, np.float32), action_mask=only)) == 5
     with pytest.raises(AssayError, match="Pass action_mask="):
         run.policy.predict(np.zeros(8, np.float32))
-    run = assay.train("ppo", f"{code}:InObservation", steps=1, out=tmp_path / "other")
+    run = assay.train("ppo", f"{code}:InObservation", steps=1, preset="classic", out=tmp_path / "other")
     assert int(run.policy.predict({"seen": np.zeros(8, np.float32), MASK: only})) == 5
 
 
