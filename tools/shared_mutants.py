@@ -159,6 +159,17 @@ def judges(file: str) -> Iterator[tuple[str, list[str]]]:
         yield name, [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", name]
 
 
+def check_judges(mutants: Sequence[SharedMutant], workers: int, deadline: float) -> None:
+    """Ends with an error if a judge rejects the package as it is: it would reject every mutant."""
+    places = sorted({next(place for place in TESTS if one.file.startswith(place)) for one in mutants})
+    files = [str(files_of(place)[0].relative_to(ROOT)) for place in places]
+    plain = [SharedMutant(file, file, (ROOT / file).read_text()) for file in files]
+    with ThreadPoolExecutor(workers) as pool:
+        for one, outcome in zip(plain, pool.map(partial(judged, deadline=deadline), plain), strict=True):
+            if outcome != SURVIVED:
+                raise SystemExit(f"{one.file} without a mutant: {outcome or 'time is up'}. Fix it first")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints each mutant with its outcome, then the counts; exit code 1 if one survives or time was up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -179,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             waiting.append((mutant, kept))
     unfinished = 0
+    check_judges([mutant for mutant, _ in waiting], chosen.workers, deadline)
     with ThreadPoolExecutor(chosen.workers) as pool:
         jobs = {pool.submit(judged, mutant, deadline): (mutant, kept) for mutant, kept in waiting}
         for job in as_completed(jobs):
