@@ -6,7 +6,7 @@ Axes: B transitions, C candidates, A actions, K = 5 denoising steps.
 from dataclasses import replace
 from functools import partial
 from math import exp
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -162,6 +162,12 @@ def knowing(level: float) -> Computed:
     return Computed(partial(known_safe, level=level), small=partial(known_safe, level=level, steps=4))
 
 
+def cautious_clone() -> Recipe:
+    """Returns the clone of the episodes of the cautious expert alone: cloning of safe data."""
+    clone, logs = cloned_diffusion(), cast(Any, fisor().source).logs
+    return replace(clone, source=replace(cast(Any, clone.source), logs=logs[:1]))
+
+
 CLAIMS = Claims(
     mutants=(
         Edit("the two weights change places", Feasible.__call__, "least_worst <= 0, safe, least",
@@ -186,6 +192,9 @@ CLAIMS = Claims(
                  "steered-hazards", fisor(), cloned_diffusion(),
                  metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0,
                  about=About.HEADLINE),
+        Measured("its episodes cost less than those of a clone of the cautious half of the log",
+                 "steered-hazards", fisor(), cautious_clone(), metric=Final("evaluation_cost"), expect=Expect.BELOW, seeds=5, minutes=3.0,
+                 about=About.COMPONENT),
         Measured("it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", fisor(), 5.0,
                  seeds=5, minutes=2.5, about=About.HEADLINE),
         Measured("it knows the safe states better than by the behaviour's mean harm", "",
