@@ -128,7 +128,7 @@ CLAIMS = Claims(
         Edit("right answers learn", WithoutPrompt.apply, "self.coefficient * self.right, self.coefficient * self.wrong",
              "self.coefficient * self.wrong, self.coefficient * self.right"),
         Edit("log-probabilities after the prompt", WithoutPrompt.apply, "logp=logp * bare.mask", "logp=bare.logp"),
-        Edit("with the prompt", WithoutPrompt.apply, 'task.onto(experience, [""] * len(experience))', "experience"),
+        Edit("with the prompt", WithoutPrompt.apply, "task.bare(experience)", "experience"),
         Edit("all rows count in the mean", WithoutPrompt.apply, ", WithoutIdle())", ")"),
         Edit("to the end of the run", WithoutPrompt.apply, ">= self.share", "> 1.0"),
     ),
