@@ -265,4 +265,8 @@ METHOD = Method(
         "a certificate needs 30 held-out prompts that no evaluation uses; each counts once",
         "no KL to a reference; the multiplier itself is updated instead of its logarithm",
     ),
+    results=(
+        "on hazards the default run (seed 0, 200 steps) ends with no solution: a mean cost of 0.994 in 2,000 episodes, "
+        "upper bound 1.1, limit 1. A bound that holds is wider than the one that training inflates the cost by",
+    ),
 )
