@@ -45,6 +45,7 @@ NAMED: dict[str, str] = {
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
     "reward_model in runs/options/own.py": "the option --reward-model",
     "reward_model in runs/keywords.py": "the option --reward-model",
+    "score in runs/planner.py": "a kind of call: a model scores what was generated",
     "reward_model in runs/plan.py": "the option --reward-model",
     "reward_model in runs/user_code/reward_model.py": "the option --reward-model",
     "Finished in runs/worker.py": "a word of a sentence",

@@ -8,7 +8,7 @@ from assay.claims import About, Claims, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
 from assay.method import CONTINUOUS, TABLE, iql, recipes
-from assay.parts import AdvantageRegression, Log, Logged, RecordedAction
+from assay.parts import AdvantageRegression, Log, Logged, RecordedAction, ReturnRange
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.tabular.table import gridworld
 
@@ -66,7 +66,7 @@ CLAIMS = Claims(
               lambda: probes.formula_gap(iql(), probes.transitions(SPEC, num=64), losses_by_hand, SPEC), at_most=1e-9),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld()), equals=0.0, of="table"),
+              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld(), ReturnRange()), equals=0.0, of="table"),
         Exact("rewards are in units of the range of returns over the longest episode, whatever they were",
               scale_gap, at_most=1e-5, of="units"),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),

@@ -11,6 +11,7 @@ from assay.claims.probes import steps
 from assay.method import Experience, iql
 from assay.methods.riql import QuantileOfCritics, RegressionByGain, recipe
 from assay.parts import Huber, Log
+from assay.tasks.control.cartpole import cartpole
 
 SPEC, TENTHS = probes.CHOICE_SPEC, Log(reward_scale=0.1)
 
@@ -50,6 +51,8 @@ CLAIMS = Claims(
                       SPEC),
         Exact("with two critics, their minimum and small errors it is iql to the bit", distance_from_iql, equals=0.0,
               tolerance=0.0),
+        Exact("a step's batches are rows of the dataset, with rewards as they were recorded",
+              lambda: probes.foreign_rows(recipe(log=Log(20)), cartpole()), equals=0.0),
         Measured("where three in ten rewards of the data are wrong it scores higher than iql",
                  "logged-tree:corruption=0.3", recipe(log=TENTHS), replace(iql(), source=recipe(log=TENTHS).source),
                  seeds=5, looks=3, steps=40, about=About.HEADLINE),

@@ -42,8 +42,10 @@ CLAIMS = Claims(
                  seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),
     ),
     mutants=(
-        Edit("a partial reward counts as solved", WithGreedy.__call__, "outcome < self.solved", "outcome <= 0"),
-        Edit("the solved ones are kept", WithGreedy.__call__, "outcome < self.solved", "outcome >= self.solved"),
+        Edit("a partial reward counts as solved", WithGreedy.__call__, "~groups.is_right(greedy)",
+             "(groups.outcome(greedy) <= 0)"),
+        Edit("the solved ones are kept", WithGreedy.__call__, "~groups.is_right(greedy)",
+             "groups.is_right(greedy)"),
         Edit("decided by a sample", WithGreedy.__call__, "greedy=True", "greedy=False"),
         Edit("greedy tokens are free", WithGreedy.__call__, "scene.log(DISCARDED, float(greedy.mask.sum()))", "pass"),
         Edit("all solved: the greedy answers learn", WithGreedy.__call__, "mask=torch.zeros_like(greedy.mask)",

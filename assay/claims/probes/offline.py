@@ -11,6 +11,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene, Source, Task
 from assay.parts.sources.logged import Logged
+from assay.parts.sources.scales import RewardScale
 
 
 def drawn(source: Source | None, scene: Scene = ALONE) -> Iterator[Experience]:
@@ -19,17 +20,18 @@ def drawn(source: Source | None, scene: Scene = ALONE) -> Iterator[Experience]:
     yield from source(scene, source.init(scene))
 
 
-def foreign_rows(recipe: Recipe, task: Task) -> float:
+def foreign_rows(recipe: Recipe, task: Task, scale: RewardScale | None = None) -> float:
     """Returns how many rows of a step's batches are not transitions of the recipe's datasets, or repeat in every batch.
 
-    Infinite if the recipe gathers experience or reads no dataset.
+    Rewards are those of the datasets, times what `scale` says of them. Infinite if the recipe gathers experience or
+    reads no dataset.
     """
     source: Any = recipe.source
     if recipe.rollout is not None or not isinstance(source, Logged):
         return float("inf")
     names = ("reward", "action", "terminal", "truncated", "mask")
     known, datasets = set(), [log.columns(task) for log in source.logs]
-    factor = 1.0 if source.scale is None else source.scale(datasets)
+    factor = 1.0 if scale is None else scale(datasets)
     for columns in datasets:
         columns["reward"] = factor * columns["reward"]
         context = next(value for name, value in columns.items() if name.startswith("context."))

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -248,3 +249,13 @@ def completion_of(row: Mapping[str, Any], column: str, where: str) -> str:
         what = f"'{column}' has {len(messages)} messages after an explicit 'prompt'"
         raise AssayError(f"{where}: {what}. Give one message of the assistant, or leave 'prompt' out")
     return messages[0].content
+
+
+def name_of(path: Path) -> str:
+    """Returns the file's name, with its folder's if it is only train or test."""
+    return f"{path.parent.name}-{path.stem}" if path.stem in ("train", "test") and path.parent.name else path.stem
+
+
+def is_word_in(word: str, prompt: str) -> bool:
+    """Returns whether the prompt contains the word, not merely as a part of a longer word or number."""
+    return word in prompt and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt) is not None

@@ -5,7 +5,6 @@ Every row is checked when the file is read, so that no compute is spent on an un
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -26,7 +25,7 @@ from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
 from assay.tasks.language.judging import ranked
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
-from assay.tasks.language.rows import ANSWERS, Row, question_and_answer, rows_of
+from assay.tasks.language.rows import ANSWERS, Row, is_word_in, name_of, question_and_answer, rows_of
 
 BEST = "best"
 """The field that makes a file one of judgements: the number of the best of its `responses`, from 1."""
@@ -395,13 +394,3 @@ def judgement(row: Row) -> str:
     if best not in numbers:
         raise AssayError(f"{row.where}: 'best' is {best}. It must be the number of a response, 1 to {len(responses)}")
     return ",".join("2" if number == best else "1" for number in numbers)
-
-
-def name_of(path: Path) -> str:
-    """Returns the file's name, with its folder's if it is only train or test."""
-    return f"{path.parent.name}-{path.stem}" if path.stem in ("train", "test") and path.parent.name else path.stem
-
-
-def is_word_in(word: str, prompt: str) -> bool:
-    """Returns whether the prompt contains the word, not merely as a part of a longer word or number."""
-    return word in prompt and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt) is not None
