@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,3 +67,21 @@ def test_the_page_shows_the_committed_numbers() -> None:
         assert "Not measured yet" in rescaled.PAGE.read_text()
         return
     assert "\n".join(rescaled.table(json.loads(rescaled.RESULTS.read_text()))) in rescaled.PAGE.read_text()
+
+
+def test_what_is_missing_is_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step of a2c in two units, with two seeds; measured again, nothing is missing."""
+    page, numbers = tmp_path / "page.md", tmp_path / "rescaled.json"
+    page.write_text(f"Head\n{rescaled.BEGIN}{rescaled.END}Foot\n")
+    small = {"PAGE": page, "RESULTS": numbers, "STEPS": {"a2c": 1}, "EPISODES": 2}
+    small |= {"units_of": lambda method: (Units(), Units(100.0)), "ProcessPoolExecutor": ThreadPoolExecutor}
+    for name, value in small.items():
+        monkeypatch.setattr(rescaled, name, value)
+    monkeypatch.setattr(sys, "argv", ["rescaled", "--only", "a2c", "--seeds", "2"])
+    rescaled.main()
+    found = json.loads(numbers.read_text())["a2c"]
+    assert {name: set(runs) for name, runs in found.items()} == {"1": {"0", "1"}, "action 100": {"0", "1"}}
+    assert "| a2c (1) | action 100 |" in page.read_text()
+    assert page.read_text().startswith("Head\n")
+    assert page.read_text().endswith("Foot\n")
+    assert rescaled.missing(json.loads(numbers.read_text()), ["a2c"], 2) == []

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from assay.cli.main import main
 from benchmarks import user_files
 from benchmarks.user_files import BROKE, IDLE, REFUSED, TRAINS, Result, judged
 
@@ -65,3 +69,27 @@ def test_the_files_are_what_a_user_has(tmp_path: Path) -> None:
     data = read(tmp_path / "falls.npz")
     assert bool(data.terminal.any())
     assert not bool(data.truncated.any()), "every episode ends with a fall"
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers
+def test_a_case_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """In this process: a process of its own takes longer to start than to train."""
+    pytest.importorskip("transformers")
+
+    apart = subprocess.run
+
+    def here(words: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
+        if words[1:3] != ["-m", "assay"]:
+            return apart(words, **how)
+        return subprocess.CompletedProcess(words, main(list(words[3:])), "", "")
+
+    monkeypatch.setattr(subprocess, "run", here)
+    monkeypatch.setattr(user_files, "cases_of", lambda methods: [("nsr", "signed")])
+    monkeypatch.setattr(user_files, "write_falls", lambda path: None)  # needs Hopper
+    out = tmp_path / "results.json"
+    assert user_files.main(["nsr", "--out", str(out)]) == 0
+    (result,) = user_files.read_results(out).values()
+    assert (result.method, result.kind, result.result) == ("nsr", "signed", TRAINS), result.sentence
+    assert "nsr, signed: trains" in capsys.readouterr().out
+    assert user_files.main(["nsr", "--out", str(out)]) == 0
+    assert "nsr" not in capsys.readouterr().out

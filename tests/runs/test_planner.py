@@ -116,6 +116,7 @@ def test_sizes_come_from_a_word_or_a_folder(tmp_path: Path) -> None:
         (["ppo", "--model", "70B", "--gpus", "4"], "Use more --gpus"),
         (["grpo", "--model", "7B", "--gpus", "4", "--rows", "0"], "--rows is 0"),
         (["grpo", "--model", "7B", "--gpus", "4", "--gpu-memory", "-1"], "--gpu-memory is -1"),
+        (["grpo", "--model", "7B", "--gpus", "4", "--prompt-tokens", "0"], "--prompt-tokens is 0"),
         (
             ["grpo", "--model", "7B", "--gpus", "4", "--step-times", "TIMES"],
             "which is no call here. The calls are",
@@ -140,3 +141,11 @@ def test_the_command_prints_plans_and_what_runs(capsys: pytest.CaptureFixture[st
     facts = json.loads(capsys.readouterr().out)
     assert facts["plans"][0]["plan"] == "together"
     assert not facts["calls"]["generate"]["measured"]
+
+
+def test_longer_prompts_are_trained_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = []
+    for tokens in ("512", "2048"):
+        assert cli.main(["plan", "grpo", "--model", "1B", "--gpus", "2", "--prompt-tokens", tokens, "--json"]) == 0
+        seconds.append(json.loads(capsys.readouterr().out)["plans"][0]["seconds"])
+    assert seconds[1] > seconds[0]
