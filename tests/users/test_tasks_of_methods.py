@@ -36,11 +36,12 @@ def wide(completions, **columns):
 
 @pytest.fixture
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory: prompts with answers, prompts alone, and rewards."""
+    """The working directory: prompts with answers, prompts alone, rewards and a rubric."""
     rows = [{"prompt": f"pick {chr(97 + k % 20)}{chr(97 + k // 20)}", "answer": str(k % 7)} for k in range(40)]
     for name, kept in {"answers": rows, "bare": [{"prompt": row["prompt"]} for row in rows]}.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, kept)))
     (tmp_path / "rewards.py").write_text(REWARDS)
+    (tmp_path / "rubric.json").write_text('[{"name": "answer", "pattern": "{answer}", "worth": 2, "limit": 1}]')
     monkeypatch.chdir(tmp_path)
 
 
@@ -84,6 +85,7 @@ def test_what_a_method_keeps_of_the_prompts_of_a_chat_model_is_saved(
     save_qwen(Path("model"))
     words = ["--model", "model", "--steps", "1", "--max-tokens", "4", "--prompts", "2", "--eval-prompts", "2"]
     words += [f"--set=before.{FIRST[method]}.steps=1"] if method in FIRST else []
+    words += ["--rubric", "rubric.json"] if method == "mpo-meta" else []
     assert main(["train", method, "--task", "answers.jsonl", *words, "--out", "run", "--json"]) == 0
     assert Path("run/checkpoints/step-00000001").is_dir(), capsys.readouterr().err
 
