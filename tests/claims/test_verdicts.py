@@ -81,7 +81,6 @@ def test_seeds_that_would_decide_a_claim(
     assert expect.seeds_to_decide(value, low, high, margin, 5) == pytest.approx(needed)
 
 
-
 def test_metrics_of_a_run() -> None:
     assert Final()(CURVES) == 0.4
     assert Gain()(CURVES) == pytest.approx(0.3)
@@ -352,6 +351,7 @@ def test_replaying_a_seed_stamps_a_verdict_only_if_it_gives_the_same(written: Pa
 def test_the_command_measures_writes_and_then_finds_nothing_to_do(
     tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # in a narrower table words part
     places = ["--verdicts", str(tmp_path / "v"), "--work", str(tmp_path / "w")]
     assert cli.main(["claim", method, *places]) == 0
     out = capsys.readouterr().out

@@ -51,7 +51,7 @@ def run(base: Path) -> Path:
 @pytest.fixture(scope="module")
 def taught(base: Path) -> Path:
     """A run whose adapter moved far enough to be seen."""
-    return trained(base, "sft", "--prompts", "4", "--set", "learning_rate=0.5")
+    return trained(base, "sft", "--prompts", "4", "--set", "learning_rate=0.5", "--device", "cpu")
 
 
 def answered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

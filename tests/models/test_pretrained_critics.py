@@ -277,7 +277,8 @@ def test_phases_with_the_same_actor_get_the_pretrained_one(path: str) -> None:
 
 def test_from_the_command_line_and_on_from_the_folder(path: str, tmp_path: Path) -> None:
     words = f"train ppo --task addition-1 --steps 2 --out {tmp_path / 'run'} --model {path} --set lora.rank=2"
-    assert cli.main([*words.split(), "--set", "rollout.num_starts=2", "--set", "rollout.group_size=2"]) == 0
+    sizes = "--set rollout.num_starts=2 --set rollout.group_size=2 --device cpu"
+    assert cli.main([*words.split(), *sizes.split()]) == 0
     _, plan, step = run.load(tmp_path / "run")
     assert step == 2
     assert plan.recipe.critics["value"] == Critic(PretrainedBody(plan.recipe.actor))  # type: ignore[arg-type]
