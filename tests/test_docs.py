@@ -51,6 +51,7 @@ def test_every_command_of_the_documentation_runs(tmp_path: Path, monkeypatch: py
         words = shlex.split(command)[1:]
         words = [SMALL.get(before, word) for before, word in zip(["", *words], words, strict=False)]
         more = ["--json", "--steps", "1"] if words[0] == "train" and "--epochs" not in words else ["--json"]
+        more += ["--device", "cpu"] if words[0] == "train" else []  # weights this large round to 0.03 nats in bfloat16
         assert main([*words, *more]) == 0, command
     assert (tmp_path / "merged" / "model.safetensors").is_file()
     assert (tmp_path / "scores.jsonl").is_file()
