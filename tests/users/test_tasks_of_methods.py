@@ -86,6 +86,7 @@ def test_what_a_method_keeps_of_the_prompts_of_a_chat_model_is_saved(
     words = ["--model", "model", "--steps", "1", "--max-tokens", "4", "--prompts", "2", "--eval-prompts", "2"]
     words += [f"--set=before.{FIRST[method]}.steps=1"] if method in FIRST else []
     words += ["--rubric", "rubric.json"] if method == "mpo-meta" else []
+    words += ["--device", "cpu"]  # weights this large round to 0.03 nats in bfloat16, which a guard may stop
     assert main(["train", method, "--task", "answers.jsonl", *words, "--out", "run", "--json"]) == 0
     assert Path("run/checkpoints/step-00000001").is_dir(), capsys.readouterr().err
 
