@@ -141,6 +141,8 @@ def described(game: MatrixGame, experience: Experience, row: int, move_T: Tensor
 # ---------------------------------------------------------------------------------------------------- tokens
 FIRST_MOVE = 2
 """The token of move 0."""
+Column = tuple[Tensor, ...]
+"""(token, mask, logp, reward, terminal, truncated), [B] each, and that of the model if sampling is narrowed."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,14 @@ class TokenGame(MatrixTask):
         return Vocabulary(FIRST_MOVE + len(self.rules.game.moves), pad=0, bos=1, eos=0)
 
     @property
+    def width(self) -> int:
+        """Returns the columns of a round."""
+        return PLAYERS
+
+    @property
     def spec(self) -> Spec:
         """Returns tokens in, tokens out."""
-        horizon = 2 + PLAYERS * self.rules.rounds
+        horizon = 2 + self.width * self.rules.rounds
         return Spec(self.vocabulary, self.vocabulary, horizon, scores=payoff_range(self.rules.game))
 
     def prompts(self) -> list[list[int]]:
@@ -182,46 +189,35 @@ class TokenGame(MatrixTask):
         """
         who, longest = (match.start, match.sample, match.player.numpy()), int(match.length.max())
         uniforms, lots = Uniforms(draw, who, 1), Uniforms(draw.at(CHANCE), who, 1)
-        decoder = actor.decoder(self.prompts(), [match.num] * PLAYERS, PLAYERS * longest)
-        memory, written = torch.zeros_like(match.player), []
+        decoder = actor.decoder(self.prompts(), [match.num] * PLAYERS, self.width * longest)
+        memory, columns, device = torch.zeros_like(match.player), list[Column](), decoder.logits().device
         for time in range(longest):
-            logits = decoder.logits().float()
-            uniform = uniforms.at(time)[:, 0].to(logits.device)
-            token = logits.argmax(-1) if greedy else distributions.categorical_sample(logits, uniform)
-            logp, here = distributions.categorical_logp(logits, token).cpu(), token.cpu()
-            move = match.replaced(self.moves_of(here), memory, lots.at(time))
-            here = torch.where(match.fixed >= 0, move + FIRST_MOVE, here)
-            other = match.others(move) + FIRST_MOVE
-            row = match.row(time, move, logp)
-            if isinstance(decoder, NarrowedDecoder):
-                row = (*row, decoder.model_logp(token).cpu() * row[1])
-            written.append((here, other, row))
+            token, logp, *model = drawn(decoder, None if greedy else uniforms.at(time))
+            move = match.replaced(self.moves_of(token), memory, lots.at(time))
+            token = torch.where(match.fixed >= 0, move + FIRST_MOVE, token)
+            own = (token, *match.row(time, move, logp)[1:], *(one * (time < match.length) for one in model))
+            columns += [own, unread(match.others(move) + FIRST_MOVE, own)]
             memory = match.remembered(move)
             if time + 1 < longest:
-                decoder.push(here.to(token.device))
-                decoder.push(other.to(token.device))
-        return self.record(match, written)
+                for column in columns[-PLAYERS:]:
+                    decoder.push(column[0].to(device))
+        return self.laid_out(match, columns)
 
-    def record(self, match: Match, written: list[tuple[Tensor, Tensor, tuple[Tensor, ...]]]) -> Experience:
-        """Returns sequences of prompts and rounds; the columns of a decision are at the own token."""
+    def laid_out(self, match: Match, columns: list[Column]) -> Experience:
+        """Returns the sequences of prompts and rounds; columns of the other player are context."""
         prompts = torch.tensor(self.prompts())[match.player]
-        rounds = [column for own, other, _ in written for column in (own, other)]
-        tokens = torch.cat([prompts, torch.stack(rounds, 1)], 1)
-        first = prompts.shape[1]
-        column = torch.arange(tokens.shape[1])
-        valid = column < first + PLAYERS * match.length.unsqueeze(1)
+        first, num = prompts.shape[1], prompts.shape[1] + len(columns)
+        place = torch.arange(num)
+        valid = place < first + self.width * match.length.unsqueeze(1)
 
         def spread(index: int) -> Tensor:
-            here = torch.stack([row[index] for _, _, row in written], 1)
-            result = here.new_zeros(tokens.shape)
-            result[:, first::PLAYERS] = here
-            return result
+            found = torch.stack([column[index] for column in columns], 1)
+            return torch.cat([found.new_zeros(len(found), first), found], 1)
 
-        _, mask, logp, reward, terminal, truncated, *model = (spread(index) for index in range(len(written[0][2])))
-        tokens = torch.where(valid, tokens, self.vocabulary.pad)
-        context = {"tokens": tokens, "valid": valid}
-        record = Experience(context, tokens, mask, logp, reward, terminal, truncated)
-        named = match.named(record, (column - first).clamp(min=0) // PLAYERS)
+        token, mask, logp, reward, terminal, truncated, *model = (spread(index) for index in range(len(columns[0])))
+        tokens = torch.where(valid, torch.cat([prompts, token[:, first:]], 1), self.vocabulary.pad)
+        record = Experience({"tokens": tokens, "valid": valid}, tokens, mask, logp, reward, terminal, truncated)
+        named = match.named(record, (place - first).clamp(min=0) // self.width)
         return named.add({LOGP_MODEL: model[0]}) if model else named
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
@@ -231,16 +227,35 @@ class TokenGame(MatrixTask):
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Plays a game of random moves for each start, seats alternating: it shows the format, not a strategy."""
         match = replace(match_of(self.rules, starts, np.zeros_like(starts), split), fixed=torch.zeros(0))
-        num, moves = len(starts), len(self.rules.game.moves)
-        written = []
+        columns = list[Column]()
         for time in range(int(match.length.max())):
             lots = random.uniform(Draw(CHANCE, (split, 1)), match.start, match.player.numpy(), time)
-            move = torch.from_numpy((lots * moves).astype(np.int64))
-            row = match.row(time, move, torch.zeros(len(move)))
-            written.append((move + FIRST_MOVE, match.others(move) + FIRST_MOVE, row))
-        seat = torch.from_numpy(starts) % PLAYERS
-        shown = scored(self.record(replace(match, own=seat * num + torch.arange(num)), written))
-        return replace(shown, source=torch.full((num,), int(Origin.DATASET)))
+            move = torch.from_numpy((lots * len(self.rules.game.moves)).astype(np.int64))
+            own = (move + FIRST_MOVE, *match.row(time, move, torch.zeros(len(move)))[1:])
+            columns += [own, unread(match.others(own[0]), own)]
+        return self.shown(match, columns, starts, split)
+
+    def shown(self, match: Match, columns: list[Column], starts: np.ndarray, split: int) -> Experience:
+        """Returns one row of every game, seats alternating, as demonstrations."""
+        seat, num = torch.from_numpy(starts) % PLAYERS, len(starts)
+        rows = self.judge(self.laid_out(replace(match, own=seat * num + torch.arange(num)), columns), split)
+        return replace(rows, source=torch.full((num,), int(Origin.DATASET)))
+
+
+def drawn(decoder: Any, uniform: Tensor | None) -> tuple[Tensor, ...]:
+    """Returns the next token of each row with its log-probability, on the CPU; greedy without random numbers."""
+    logits = decoder.logits().float()
+    token = logits.argmax(-1)
+    if uniform is not None:
+        token = distributions.categorical_sample(logits, uniform[:, 0].to(logits.device))
+    logp = distributions.categorical_logp(logits, token)
+    model = (decoder.model_logp(token).cpu(),) if isinstance(decoder, NarrowedDecoder) else ()
+    return token.cpu(), logp.cpu(), *model
+
+
+def unread(token: Tensor, own: Column) -> Column:
+    """Returns the column of the other player's token, which is context: every number of a decision is 0."""
+    return token, *(torch.zeros_like(one) for one in own[1:])
 
 
 # ---------------------------------------------------------------------------------------------------- names

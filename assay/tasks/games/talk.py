@@ -20,56 +20,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, Origin
-from assay.core.spaces import Spec, Vocabulary
-from assay.decoding.sampling_parameters import LOGP_MODEL, NarrowedDecoder
-from assay.ops import distributions, random
+from assay.core.record import Draw, Experience
+from assay.ops import random
 from assay.rollouts.episodes import Uniforms
 from assay.tasks.games.matrix import CHANCE, PLAYERS, Match, Rules, match_of
-from assay.tasks.games.repeated import FIRST_MOVE, GAMES, HELD_OUT, TOKEN_ROUNDS, MatrixTask, TokenGame, payoff_range
-
-Column = tuple[Tensor, ...]
-"""(token, mask, logp, reward, terminal, truncated), [B] each, and that of the model if sampling is narrowed."""
+from assay.tasks.games.repeated import FIRST_MOVE, GAMES, HELD_OUT, TOKEN_ROUNDS, Column, TokenGame, drawn, unread
 
 
 @dataclass(frozen=True)
-class TalkGame(MatrixTask):
+class TalkGame(TokenGame):
     """A game of tokens whose players write `words` tokens to each other before every move.
 
     Scripted opponents say the first move, which cooperates, whatever they do then.
     """
 
-    name: str
-    rules: Rules
     words: int = 3
-
-    @property
-    def silent(self) -> TokenGame:
-        """Returns the same game without messages, whose alphabet and prompts it has."""
-        return TokenGame(self.name, self.rules)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Returns padding, bos, moves."""
-        return self.silent.vocabulary
 
     @property
     def width(self) -> int:
         """Returns the columns of a round."""
         return PLAYERS * (self.words + 1)
 
-    @property
-    def spec(self) -> Spec:
-        """Returns tokens in, tokens out."""
-        horizon = 2 + self.width * self.rules.rounds
-        return Spec(self.vocabulary, self.vocabulary, horizon, scores=payoff_range(self.rules.game))
-
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
         """Plays all rounds of a match."""
         who, longest = (match.start, match.sample, match.player.numpy()), int(match.length.max())
         uniforms, lots = Uniforms(draw, who, 1), Uniforms(draw.at(CHANCE), who, 1)
-        decoder = actor.decoder(self.silent.prompts(), [match.num] * PLAYERS, self.width * longest)
+        decoder = actor.decoder(self.prompts(), [match.num] * PLAYERS, self.width * longest)
         memory, columns, device = torch.zeros_like(match.player), list[Column](), decoder.logits().device
         for time in range(longest):
             said = []
@@ -82,7 +59,7 @@ class TalkGame(MatrixTask):
             for column in heard:
                 decoder.push(column[0].to(device))
             here, logp, *model = drawn(decoder, None if greedy else uniforms.at(time * (self.words + 1) + self.words))
-            move = match.replaced(self.silent.moves_of(here), memory, lots.at(time))
+            move = match.replaced(self.moves_of(here), memory, lots.at(time))
             own = (move + FIRST_MOVE, *match.row(time, move, logp)[1:], *(one * (time < match.length) for one in model))
             columns += [*said, *heard, own, unread(match.others(move) + FIRST_MOVE, own)]
             memory = match.remembered(move)
@@ -90,23 +67,6 @@ class TalkGame(MatrixTask):
                 for token in (own[0], columns[-1][0]):
                     decoder.push(token.to(device))
         return self.laid_out(match, columns)
-
-    def laid_out(self, match: Match, columns: list[Column]) -> Experience:
-        """Returns the sequences of prompts and rounds; columns of the other player are context."""
-        prompts = torch.tensor(self.silent.prompts())[match.player]
-        first, num = prompts.shape[1], prompts.shape[1] + len(columns)
-        place = torch.arange(num)
-        valid = place < first + self.width * match.length.unsqueeze(1)
-
-        def spread(index: int) -> Tensor:
-            found = torch.stack([column[index] for column in columns], 1)
-            return torch.cat([found.new_zeros(len(found), first), found], 1)
-
-        token, mask, logp, reward, terminal, truncated, *model = (spread(index) for index in range(len(columns[0])))
-        tokens = torch.where(valid, torch.cat([prompts, token[:, first:]], 1), self.vocabulary.pad)
-        record = Experience({"tokens": tokens, "valid": valid}, tokens, mask, logp, reward, terminal, truncated)
-        named = match.named(record, (place - first).clamp(min=0) // self.width)
-        return named.add({LOGP_MODEL: model[0]}) if model else named
 
     def judge(self, experience: Experience, split: int) -> Experience:
         """Adds `score` [B], the mean payoff of a round."""
@@ -116,7 +76,7 @@ class TalkGame(MatrixTask):
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Returns seat, messages, moves and payoffs of each round."""
         letters, decided = self.rules.game.moves, experience.mask[row]
-        said = [letters[move] for move in self.silent.moves_of(experience.action[row])[decided].tolist()]
+        said = [letters[move] for move in self.moves_of(experience.action[row])[decided].tolist()]
         width = self.words + 1
         rounds = ["".join(said[place : place + width]) for place in range(0, len(said), width)]
         payoffs = experience.reward[row][decided].double()[self.words :: width]
@@ -143,20 +103,7 @@ class TalkGame(MatrixTask):
             own = (picked[-1] + FIRST_MOVE, *match.row(time, picked[-1], nothing)[1:])
             heard = [unread(match.others(one[0]), one) for one in said]
             columns += [*said, *heard, own, unread(match.others(own[0]), own)]
-        seat, num = torch.from_numpy(starts) % PLAYERS, len(starts)
-        shown = self.judge(self.laid_out(replace(match, own=seat * num + torch.arange(num)), columns), split)
-        return replace(shown, source=torch.full((num,), int(Origin.DATASET)))
-
-
-def drawn(decoder: Any, uniform: Tensor | None) -> tuple[Tensor, ...]:
-    """Returns the next token of each row with its log-probability, on the CPU; greedy without random numbers."""
-    logits = decoder.logits().float()
-    token = logits.argmax(-1)
-    if uniform is not None:
-        token = distributions.categorical_sample(logits, uniform[:, 0].to(logits.device))
-    logp = distributions.categorical_logp(logits, token)
-    model = (decoder.model_logp(token).cpu(),) if isinstance(decoder, NarrowedDecoder) else ()
-    return token.cpu(), logp.cpu(), *model
+        return self.shown(match, columns, starts, split)
 
 
 def spoken(match: Match, time: int, token: Tensor, logp: Tensor, *model: Tensor) -> Column:
@@ -164,11 +111,6 @@ def spoken(match: Match, time: int, token: Tensor, logp: Tensor, *model: Tensor)
     live = time < match.length
     no = torch.zeros_like(live)
     return token, live, torch.where(live, logp, 0.0), torch.zeros_like(logp), no, no, *(one * live for one in model)
-
-
-def unread(token: Tensor, own: Column) -> Column:
-    """Returns the column of the other player's token, which is context: every number of a decision is 0."""
-    return token, *(torch.zeros_like(one) for one in own[1:])
 
 
 def talk_game(name: str, rules: Rules) -> TalkGame:
