@@ -98,7 +98,7 @@ CLAIMS = Claims(
               recipe(), cartpole()) and probes.is_refused(tags(), DIGITS), equals=1.0, of="tags"),
         Exact("through the loss a mode of one token is pushed by .43301, whatever its probability",
               lambda: probes.distance([mode_push(recipe(), prob) for prob in (0.05, 0.5, 0.95)], [3**0.5 / 4] * 3),
-              at_most=1e-5),
+              at_most=1e-5, illustrates=True),
         Exact("openings are the task's: 0 and 5 on the testbed; a task that has none is refused", lambda: float(
               recipe().rollout.openings_on(formats(19, 11)) == ("0", "5")  # type: ignore[union-attr]
               and probes.is_refused(recipe(), TASK)), equals=1.0, of="refusals"),

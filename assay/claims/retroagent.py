@@ -195,7 +195,7 @@ CLAIMS = Claims(
         Exact("what was reached in one task is not taken from the progress in another",
               lambda: probes.distance(paid_elsewhere(recipe()), [0.5, 0.0]), equals=0.0),
         Exact("a judge says how much is done and writes lessons; what it does not say is 0",
-              lambda: judged_wrongly(recipe()), equals=0.0, of="options"),
+              lambda: judged_wrongly(recipe()), equals=0.0),
         Exact("a task with worked answers is refused", lambda: probes.is_refused(recipe(), scratch(4)), equals=1.0,
               of="refusals"),
         Exact("the policy's lesson is what it writes after its attempt and the verdict",

@@ -112,7 +112,7 @@ CLAIMS = Claims(
         Exact("tokens after the only mark are not trained on, all are without one and with two",
               lambda: probes.distance(trained_tokens(recipe()), [3, 1, 5, 6, 6]), equals=0.0),
         Exact("where no group differs enough three rounds are sampled", lambda: rounds_without_signal(recipe(TABLE)),
-              equals=3.0, of="gathered steps"),
+              equals=3.0),
         Exact("a task that does not say what ends the reasoning is refused",
               lambda: probes.is_refused(recipe(), sorting(3)), equals=1.0, of="refusals"),
         same_gradient("for given rewards its gradient is grpo's with clip 0.2 / 0.27",
