@@ -29,7 +29,7 @@ def reward_error(recipe: Recipe) -> float:
     actor, start = loop.engine.models["actor"], loop.engine.models["start"]
     for parameter in start.parameters():  # sharp and mostly wrong, so that the actor is above it on most rows
         parameter.data.mul_(6.0)
-    batch = probes.completed(task, said, [0, 1, 1, 2, 2, 3, 3, 4], cut=[6], faults=[7])
+    batch = probes.completed(task, said, [0, 1, 1, 1, 1, 2, 3, 4], cut=[6], faults=[7])
     paid, error = probes.rewarded(recipe, task, batch, loop.engine), float(batch.mask[7].any())
     for row, told in enumerate(task.texts(batch, 0)):
         (z, mark, rest), once = said[row].partition(">"), said[row].count(">") == 1
