@@ -48,7 +48,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 SEEDS, CPU_SECONDS = 3, 40.0
 CLOCK = 3.0
 """Seconds of the clock that a second of the limit allows: processes that only sample use no time of the trainer's."""
-ABOVE, BELOW, UNCLEAR = "above", "below", "not shown"
+ABOVE, BELOW, UNCLEAR, CUT = "above", "below", "not shown", "cut early"
 
 
 # ---------------------------------------------------------------------------------------------------- one run
@@ -235,8 +235,11 @@ def verdict_of(runs: Sequence[Mapping[str, Any]], change: Estimate) -> str:
     """Returns whether a method ends above its start: the interval over seeds excludes 0, or at least two seeds are
     above by their own held-out starts (95 %, paired) and none is below.
 
-    Seeds that start before phases of the method have no paired starts; for these the interval over seeds decides.
+    Seeds that start before phases of the method have no paired starts; for these the interval over seeds decides. Of
+    one seed its own held-out starts decide. Runs that took less than half of their steps are not judged.
     """
+    if any(2 * run["steps"] < run["planned"] for run in runs):
+        return CUT
     paired = [run for run in runs if run["start"] == run["after_phases"]]
     above, below = sum(run["low"] > 0 for run in paired), sum(run["high"] < 0 for run in paired)
     if change.low > 0 or (above >= 2 and not below):
@@ -247,6 +250,8 @@ def verdict_of(runs: Sequence[Mapping[str, Any]], change: Estimate) -> str:
 def table_row(method: str, runs: Sequence[Mapping[str, Any]], cause: str) -> tuple[str, str]:
     """Returns the verdict on a method and its line of the table."""
     change = mean_interval([run["end"] - run["start"] for run in runs], binary=False)
+    if len(runs) == 1 and runs[0]["start"] == runs[0]["after_phases"]:
+        change = Estimate(change.value, runs[0]["low"], runs[0]["high"], runs[0]["starts"])
     start, end = (mean_interval([run[name] for run in runs], binary=False) for name in ("start", "end"))
     rewards = [(run["reward_start"], run["reward_end"]) for run in runs if run["reward_start"] is not None]
     first, last = (float(np.mean(column)) for column in zip(*rewards, strict=True)) if rewards else (None, None)
@@ -262,16 +267,18 @@ def table_row(method: str, runs: Sequence[Mapping[str, Any]], cause: str) -> tup
 
 def table(results: Mapping[str, Any]) -> list[str]:
     """Returns the lines of the page: how many methods end above their start, the table, and runs that failed."""
-    lines, failed, counts = [], [], dict.fromkeys((ABOVE, UNCLEAR, BELOW), 0)
+    lines, failed, counts = [], [], dict.fromkeys((ABOVE, UNCLEAR, BELOW, CUT), 0)
     for method, runs in sorted(results["runs"].items()):
         good = [run for _, run in sorted(runs.items()) if "end" in run]
         failed += [f"- `{method}`, seed {seed}: {run['error']}" for seed, run in sorted(runs.items()) if "error" in run]
-        if len(good) > 1:
+        if good:
             verdict, line = table_row(method, good, results["causes"].get(method, ""))
             counts[verdict] += 1
             lines.append(line)
     said = f"{counts[ABOVE]} of {len(lines)} methods end above their start, {counts[UNCLEAR]} are not shown to, "
-    said += f"{counts[BELOW]} end below. Limit: {results['cpu_seconds']:g} CPU-seconds of training steps a run."
+    said += f"{counts[BELOW]} end below, {counts[CUT]} were cut before half of their steps and are not judged. Limit: "
+    said += f"{results['cpu_seconds']:g} CPU-seconds of training steps a run; seeds of a method: up to "
+    said += f"{max((len(runs) for runs in results['runs'].values()), default=0)}."
     columns = ["method", "task", "steps", "start", "end", "change", "reward trained on", "verdict", "alarms", "cause"]
     return [said, "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *lines, "", *failed]
 
