@@ -105,7 +105,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "arrows": {
     },
     "class_depth": {
-        "assay/tasks/games/talk.py: TalkGame": "a game with talk is one of tokens; what both kinds of games share is below",
+        "assay/tasks/games/talk.py: TalkGame": "a game with talk is one of tokens, which is one of matrices",
     },
     "open_arguments": {
         "assay/models/pretrained/causal.py: bypass": "transformers calls it with arguments of its own",
