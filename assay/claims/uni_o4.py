@@ -156,7 +156,6 @@ CLAIMS = Claims(
         Edit("one model of three", ModelScore.scores, ".mean(0)[:-1]", "[0][:-1]"),
         Edit("the gate is open", Rising.__call__, "goes = score > best", "goes = score == score"),
         Edit("the policy itself acts offline", improved, 'behaviour="old"', 'behaviour="actor"'),
-        Edit("a narrower clip", improved, "Clip(0.25, 0.25)", "Clip(0.2, 0.2)"),
         Edit("the mean in place of an expectile", cloned, "Expectile(0.7)", "Expectile(0.5)"),
     ),
     claims=(
