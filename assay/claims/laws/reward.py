@@ -12,7 +12,19 @@ import torch
 from torch import Tensor
 
 from assay.claims.laws.invariance import Measured, invariances, keeps_inputs
-from assay.claims.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
+from assay.claims.laws.laws import (
+    LOOSE,
+    Contract,
+    Finding,
+    Unsuited,
+    gap,
+    is_finite,
+    law,
+    other_streams,
+    raised,
+    shown,
+    suited,
+)
 from assay.claims.laws.state import continuing
 from assay.core import calls
 from assay.core.errors import AssayError
@@ -296,13 +308,8 @@ class RewardCase:
 def suitable_task(part: Any) -> DemonstratedTask:
     """Returns additions, or for a reward that refuses them answers with a mark, or strings with a rubric."""
     tasks: tuple[DemonstratedTask, ...] = (addition(1), scratch(), proxy_strings())
-    for task in tasks:
-        try:
-            part.init(Scene(task, StandIns(part.models)))
-        except AssayError:
-            continue
-        return task
-    return tasks[0]
+    found = suited(tasks, lambda task: part.init(Scene(task, StandIns(part.models))), "it refuses every task")
+    return tasks[0] if isinstance(found[0], Unsuited) else found[0]
 
 
 def reward_cases(part: Any, task: DemonstratedTask | None = None) -> list[RewardCase]:
