@@ -6,15 +6,16 @@ holds it against the groups of options, where each is declared with its default 
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypedDict
 
 from assay.core.errors import AssayError
+from assay.core.hints import option_hint
 from assay.engine.placement import Placement
 from assay.runs.options import RunOptions, run_options
-from assay.runs.options.group import parsed_group
+from assay.runs.options.group import flag, parsed_group
 from assay.runs.options.placement import PlacementOptions
 from assay.runs.user_code.objects import address_of_function
 
@@ -111,9 +112,9 @@ def with_keywords(
     names, values = option_names(), dict[str, Any]()
     for word, value in keywords.items():
         if word.rstrip("_") not in names:
-            near = difflib.get_close_matches(word, names, n=1)
-            hint = f" Did you mean {near[0]}=?" if near else " `assay train --help` lists the options."
-            raise AssayError(f"'{word}' is no option.{hint}")
+            near = option_hint(word, [flag(name) for name in names])
+            near = re.sub(r"--([a-z-]+)", lambda found: f"{found[1].replace('-', '_')}=", near)
+            raise AssayError(f"'{word}' is no option.{near or ' `assay train --help` lists the options.'}")
         values[names[word.rstrip("_")]] = words_of_own(word, value) if word in FUNCTIONS else value
     where = {one.name: values.pop(one.name) for one in fields(PlacementOptions) if one.name in values}
     repeatable = {one.name for group in RunOptions() for one in fields(group) if isinstance(one.default, tuple)}

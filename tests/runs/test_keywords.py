@@ -44,6 +44,7 @@ def test_a_keyword_is_the_option_of_its_name() -> None:
     ("keywords", "match"),
     [
         ({"max_token": 3}, r"'max_token' is no option\. Did you mean max_tokens="),
+        ({"beta": 0.1}, r"'beta' is no option\. Did you mean kl="),
         ({"max_tokens": "many"}, "--max-tokens is 'many'. Use a whole number"),
         ({"reward": 3}, "reward"),
         ({"reward": dict}, "is not a function"),
@@ -106,6 +107,13 @@ def test_a_function_of_a_module_has_its_address() -> None:
     word = objects.address_of_function(gsm8k_reward.last_number, "reward")
     assert word == "benchmarks.gsm8k_reward:last_number"
     assert objects.address_of_function(lambda completions: [0.0], "reward", 2) == "python:reward_2"
+
+
+def test_a_dataset_of_hugging_face_is_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.chdir(tmp_path)
+    run = assay.train("sft", datasets.Dataset.from_list(ROWS), out="run", steps=1, eval_prompts=4)
+    assert sum(map(len, run.task.items.splits)) == len(ROWS)
 
 
 def test_tables_and_pairs_of_rows_are_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
