@@ -180,7 +180,7 @@ def separate_run(method: str, seed: int, seconds: float, cache: Path, steps: int
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """Returns the numbers of the file; empty ones if there is none."""
+    """Returns the numbers of the file; empty tables if it does not exist."""
     empty: dict[str, Any] = {"causes": {}, "runs": {}}
     return {**empty, **json.loads(path.read_text())} if path.is_file() else empty
 

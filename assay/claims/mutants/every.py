@@ -5,7 +5,7 @@
     python -m assay.claims.mutants.every --rules setting written --minutes 30
 
 A piece of work is a few mutants of one method. Each finished piece is a file of the folder `--work`; after an
-interruption, or when `--minutes` are over, the same command goes on with the rest. A piece holds for the code that it
+interruption, or when `--minutes` are over, the same command resumes with the rest. A piece holds for the code that it
 was tried with: if a file of the package has changed, pieces are tried again. When all pieces of a method are there, its
 record is written; with `--rules` nothing is recorded, since a record is of all mutants.
 """
