@@ -23,6 +23,7 @@ from tests import sketched, warm
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / f"assay-state-{os.getuid()}")
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"assay-hypothesis-{os.getuid()}")
 options = {"deadline": None, "database": None, "print_blob": True}
 hypothesis.settings.register_profile("dev", max_examples=25, **options)

@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     one = command("serve", "answer requests for tokens of a language policy over HTTP, for 'train --server'")
     one.add_argument("address", metavar="RUN|MODEL", help="run folder, or a pretrained model: a folder or hub id")
+    add_trust_option(one)
     text = "address to bind; on any but 127.0.0.1 other machines can replace the weights"
     one.add_argument("--host", default="127.0.0.1", help=text)
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
@@ -173,9 +174,16 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
 
 
 def add_code_option(one: argparse.ArgumentParser) -> None:
-    """Adds the option that allows own code to have changed."""
+    """Adds the options that allow own code to have changed, and to be named by a folder from elsewhere."""
     text = "use your own code (rewards, method, environment) although it has changed since the run was started"
     one.add_argument("--accept-changed-code", action="store_true", help=text)
+    add_trust_option(one)
+
+
+def add_trust_option(one: argparse.ArgumentParser) -> None:
+    """Adds the option that allows the code which a run folder from elsewhere names."""
+    text = "run the code that this folder names although you did not start it on this machine; remembered"
+    one.add_argument("--trust-code", action="store_true", help=text)
 
 
 def add_run_options(one: argparse.ArgumentParser) -> None:

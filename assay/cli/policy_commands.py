@@ -30,6 +30,7 @@ from assay.runs.options.cadence import MOST_STARTS
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.ranges import range_of
 from assay.runs.run import load, loaded
+from assay.runs.user_code.known_runs import trust
 from assay.runs.user_code.reward_range import Ranged
 from assay.runs.user_code.rewards import OwnRewards
 from assay.statistics.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
@@ -64,6 +65,8 @@ class Scored:
 def evaluate(options: argparse.Namespace) -> int:
     """`assay evaluate`."""
     ks = checked_ks(options)
+    if options.trust_code:
+        trust(options.folder)
     if options.reward is not None:
         return evaluate_reward(options)
     if options.data is not None:
@@ -306,7 +309,8 @@ def export(options: argparse.Namespace) -> int:
     """`assay export`."""
     from assay.models.pretrained.transformers import export as write
 
-    policy, plan, step = load(options.folder, options.checkpoint, accept_changed_code=options.accept_changed_code)
+    allowed = {"accept_changed_code": options.accept_changed_code, "trust_code": options.trust_code}
+    policy, plan, step = load(options.folder, options.checkpoint, **allowed)
     if options.dcp and options.merge:
         raise AssayError("--dcp writes the weights of a run as they are, and --merge changes them. Remove one of them.")
     if options.dcp:

@@ -9,6 +9,7 @@ from typing import Any
 from assay.report import tables
 from assay.runs.progress import Mode
 from assay.runs.reproduction import Outcome, Reproduction, reproduce
+from assay.runs.user_code.known_runs import trust
 from assay.statistics.intervals import formatted
 
 DIFFERS = 5
@@ -20,6 +21,8 @@ def reproduce_run(options: argparse.Namespace) -> int:
     out = options.out or options.folder.resolve().with_name(f"{options.folder.resolve().name}-again")
     mode = Mode.SILENT if options.json else None
     changed = options.accept_changed_code
+    if options.trust_code:
+        trust(options.folder)
     found = reproduce(options.folder, out, tolerance=options.tolerance, mode=mode, accept_changed_code=changed)
     if options.json:
         print(json.dumps({"folder": str(out), **facts_of(found)}, indent=2))

@@ -7,6 +7,7 @@ from functools import partial
 
 from assay.cli.serve import serve as serve_tokens
 from assay.report.watch import serve
+from assay.runs.user_code.known_runs import trust
 
 
 def watch(options: argparse.Namespace) -> int:
@@ -17,5 +18,7 @@ def watch(options: argparse.Namespace) -> int:
 
 def serve_policy(options: argparse.Namespace) -> int:
     """`assay serve`: answers requests for tokens until interrupted."""
+    if options.trust_code:
+        trust(options.address)
     serve_tokens(options.address, options.host, options.port, announce=partial(print, flush=True))
     return 0

@@ -164,7 +164,12 @@ def resume(options: argparse.Namespace) -> int:
         return 0
     how, changed = Mode.SILENT if options.json else None, options.accept_changed_code
     run = resume_run(
-        options.folder, mode=how, accept_changed_code=changed, ranks=options.ranks, gatherers=options.gatherers
+        options.folder,
+        mode=how,
+        accept_changed_code=changed,
+        trust_code=options.trust_code,
+        ranks=options.ranks,
+        gatherers=options.gatherers,
     )
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))

@@ -42,6 +42,7 @@ from assay.runs.progress import Mode
 from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
+from assay.runs.user_code.known_runs import trust
 from assay.runs.user_code.objects import address_of_function
 from assay.runs.user_code.running import own_code
 from assay.runs.warm_start import chosen, weights_from
@@ -212,19 +213,23 @@ def resume(
     sinks: Sequence[Sink] = (),
     mode: Mode | None = None,
     accept_changed_code: bool = False,
+    trust_code: bool = False,
     ranks: int | None = None,
     gatherers: int | None = None,
     functions: Sequence[Callable[..., Any]] = (),
 ) -> Run:
     """Resumes an interrupted run, with changed own code only if that is accepted; loads a finished one, or trains it
     for `more_steps`. `ranks` and `gatherers` replace the numbers of processes that the run had. `functions` are those
-    that the run was given as Python objects, if they are not known in this process.
+    that the run was given as Python objects, if they are not known in this process. `trust_code` allows, from now on,
+    the code that a folder names which this user did not start on this machine.
 
     Schedules (learning rates, exploration) have ended with the planned steps and stay at their last value: a rate that
     went to 0 stays 0.
     """
     for place, function in enumerate(functions):
         address_of_function(function, "functions", place)
+    if trust_code:
+        trust(folder)
     plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)
     if ranks is not None:
         sharded = plan.placement.sharded and ranks > 1
@@ -267,11 +272,17 @@ class Loaded:
 
 
 def load(
-    folder: str | Path, checkpoint: str | int | None = None, *, accept_changed_code: bool = False
+    folder: str | Path,
+    checkpoint: str | int | None = None,
+    *,
+    accept_changed_code: bool = False,
+    trust_code: bool = False,
 ) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a checkpoint: the newest, that of a step, or "best", the one with the best
-    held-out score of those that are kept. A control policy has `predict(observation)`.
+    held-out score of those that are kept. A control policy has `predict(observation)`. `trust_code` as in `resume`.
     """
+    if trust_code:
+        trust(folder)
     plan = plan_of(folder, accept_changed_code=accept_changed_code)
     found = loaded(plan, Path(folder), checkpoint)
     return with_predict(found.policy, plan.task), plan, found.step

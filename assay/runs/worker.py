@@ -17,7 +17,7 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.record import Certified, State
-from assay.core.trees import encoded
+from assay.core.trees import encode, encoded
 from assay.engine import evaluation
 from assay.engine.guards.correctness import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
@@ -37,6 +37,7 @@ from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
 from assay.runs.sinks import Sink
 from assay.runs.systems import describe_unused
+from assay.runs.user_code.known_runs import remember
 from assay.runs.user_code.running import try_rewards
 from assay.version import __version__
 
@@ -88,7 +89,9 @@ class Worker:
         """Creates a new folder, after own rewards were tried."""
         try_rewards(self.plan.task, self.plan.recipe)
         machine = {"machine": describe_machine(), VERSIONS: library_versions()}
-        store.write_json(self.folder / "config.json", self.config | machine | base_files(self.plan, self.loop.engine))
+        config = self.config | machine | base_files(self.plan, self.loop.engine)
+        remember(self.folder, encode(config, "", None))  # before config.json: a kill leaves no unknown one
+        store.write_json(self.folder / "config.json", config)
         self.journal.truncate({})
 
     def go_on(self, checkpoint: store.Checkpoint) -> None:

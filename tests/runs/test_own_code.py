@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import assay
+from assay.cli.main import main
 from assay.core.errors import AssayError
 from assay.recipes.presets import TABLE
 from assay.runs import catalogue
@@ -19,6 +20,7 @@ from assay.runs.plan import plan_of
 from assay.runs.pools import Job
 from assay.runs.user_code.addresses import parsed_address
 from assay.runs.user_code.files import digests
+from assay.runs.user_code.known_runs import is_known, remember
 from assay.runs.user_code.loading import load
 
 METHOD = """
@@ -193,3 +195,70 @@ def test_a_received_folder_runs_no_code_that_it_does_not_record(
         plan_of(inside)
     assert not (tmp_path / "touched").exists()
     assert "evil_mod" not in sys.modules
+
+
+def hostile(run: Path, folder: Path, source: str, name: str, **changes: object) -> Path:
+    """Returns a received folder that names code of this machine with its right digests."""
+    code = {source: digests(source)}
+    return received(run, folder, method="grpo", task=f"{source}:{name}", code=code, accepted_code=[], **changes)
+
+
+def test_a_received_folder_runs_no_code_although_it_knows_its_digests(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Digests of public packages are public. pytest's entry point runs the conftest.py of a folder in sys.argv."""
+    written(tmp_path / "path", evil_mod="open('touched', 'w').close()")
+    monkeypatch.syspath_prepend(str(tmp_path / "path"))
+    monkeypatch.chdir(tmp_path)
+    for number, (source, name) in enumerate([("pytest", "console_main"), ("evil_mod", "x-v0"), ("evil_mod", "Env")]):
+        folder = hostile(run, tmp_path / f"got-{number}", source, name)
+        (folder / "conftest.py").write_text("open('touched', 'w').close()")
+        monkeypatch.setattr(sys, "argv", ["assay", "evaluate", str(folder)])
+        for accepts in (False, True):
+            with pytest.raises(AssayError, match=f"not started by you on this machine.*{source}.*--trust-code"):
+                plan_of(folder, accept_changed_code=accepts)
+        with pytest.raises(AssayError, match="--trust-code"):
+            assay.load(folder)
+    assert not (tmp_path / "touched").exists()
+    assert "evil_mod" not in sys.modules
+
+
+def test_a_folder_of_ones_own_with_another_word_is_a_received_one(run: Path, tmp_path: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    again = received(run, tmp_path / "copied")
+    assert plan_of(again).method == config["method"], "a copy of a folder that was started here is known"
+    assert plan_of(received(run, tmp_path / "longer", more_steps=3)).more_steps == 3
+    with pytest.raises(AssayError, match="--trust-code"):
+        plan_of(received(run, tmp_path / "other", method=config["method"] + ":fewer"))
+
+
+def test_trust_in_a_received_folder_is_remembered_for_that_folder_alone(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    with pytest.raises(AssayError, match="--trust-code"):
+        assay.load(run)
+    assert assay.load(run, trust_code=True)[2] == assay.load(run)[2] == 2
+    with pytest.raises(AssayError, match="--trust-code"):
+        plan_of(received(run, tmp_path / "other", seed=3))
+
+
+def test_the_commands_of_a_received_folder_have_the_same_option(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, again = str(tmp_path / "policy.pt"), str(tmp_path / "again")
+    for number, words in enumerate((["resume"], ["evaluate"], ["export", out], ["reproduce", "--out", again])):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"state-{number}"))
+        line = [words[0], str(run), *words[1:]]
+        assert main([*line, "--json"]) == 2, words
+        assert "--trust-code" in capsys.readouterr().err, words
+        assert main([*line, "--json", "--trust-code"]) == 0, (words, capsys.readouterr().err)
+        assert plan_of(run).steps == 2
+
+
+def test_without_a_place_for_records_a_run_works_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="will need --trust-code.*XDG_STATE_HOME"):
+        remember(tmp_path, {"code": {"a.py": {"a.py": "0"}}})
+    assert not is_known({"code": {"a.py": {"a.py": "0"}}})

@@ -1,7 +1,8 @@
 """Which own code a plan runs, and whether it is the code that a run folder was started with.
 
 A run folder may come from anywhere, so its config.json alone never makes Python run a file: what it names is loaded
-only if the digests that it records are those of the files on this machine.
+only if the user has started the run here or trusts the folder (`assay.runs.user_code.known_runs`), and the digests that
+it records are those of the files on this machine.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.settings import children
 from assay.runs.user_code.files import digests, file_of
+from assay.runs.user_code.known_runs import check_known
 from assay.runs.user_code.loading import stamped_sources
 from assay.runs.user_code.objects import is_given
 
@@ -24,10 +26,11 @@ Code = Mapping[str, Mapping[str, str]]
 @dataclass(frozen=True)
 class Consent:
     """The code that a run folder records: that of its start, and that of its latest resume. Code that differs from the
-    latter is refused; with `accepts_changes` only code that the folder does not name is.
+    latter is refused; with `accepts_changes` only code that the folder does not name is. `config` is its config.json.
     """
 
     folder: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
     started: Code = field(default_factory=dict)
     recorded: Code = field(default_factory=dict)
     accepts_changes: bool = False
@@ -39,7 +42,7 @@ def consent_of(folder: Path, config: Mapping[str, Any], accepts_changes: bool) -
     try:
         latest = accepted[-1]["code"] if accepted else started
         both = [{str(source): dict(files) for source, files in code.items()} for code in (started, latest)]
-        return Consent(folder, both[0], both[1], accepts_changes)
+        return Consent(folder, config, both[0], both[1], accepts_changes)
     except (TypeError, KeyError, AttributeError, ValueError):
         raise AssayError(f"{folder}/config.json: 'code' is damaged. Restore it, or start a new run.") from None
 
@@ -51,7 +54,8 @@ def checked_code(
     both has changed since it was recorded.
 
     Without `consent` the user has named the sources in this command. AssayError if a source is not recorded, is inside
-    the run folder, or has changed and changes are not accepted. Nothing is imported.
+    the run folder, is of a folder that is neither the user's own nor trusted, or has changed and changes are not
+    accepted. Nothing is imported.
     """
     found, changed = {}, list[str]()
     for source in sorted({*sources, *seals}):
@@ -67,6 +71,8 @@ def checked_code(
             f"own code has changed since {consent.folder} was started: {', '.join(changed[:3])}. Restore it, or add "
             "--accept-changed-code"
         )
+    if consent is not None:
+        check_known(consent.folder, consent.config, list(found))
     return found, changed
 
 

@@ -14,9 +14,11 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.score_range import check_unit
 from assay.core.slots import Task
+from assay.core.trees import encode
 from assay.runs.config import read_config
 from assay.runs.signals import resume_command
 from assay.runs.user_code.consent import Code
+from assay.runs.user_code.known_runs import remember
 from assay.runs.user_code.reward_range import Ranged
 from assay.runs.user_code.rewards import VERIFIER, OwnRewards
 from assay.tasks.language.dialogue import DialogueTask
@@ -32,7 +34,9 @@ def own_code(accepted: Code, folder: Path) -> Iterator[None]:
     if accepted and (folder / "config.json").is_file():
         config = read_config(folder / "config.json")
         entry = {"at": time.strftime("%FT%TZ", time.gmtime()), "code": accepted}
-        store.write_json(folder / "config.json", config | {"accepted_code": [*config.get("accepted_code", []), entry]})
+        changed = config | {"accepted_code": [*config.get("accepted_code", []), entry]}
+        remember(folder, encode(changed, "", None))
+        store.write_json(folder / "config.json", changed)
     try:
         yield
     except OwnCodeError as error:
