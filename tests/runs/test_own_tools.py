@@ -23,7 +23,7 @@ from assay.tasks.language.addition import addition
 from assay.tasks.language.dialogue import DialogueTask, laid_out
 from assay.tasks.language.prompts import completion_ids
 from assay.tasks.language.textfile import textfile
-from assay.tasks.language.tools import Tool, ToolUse, with_tools
+from assay.tasks.language.tools import RESPONSE, Tool, ToolUse, calls_in, with_tools
 from tests.models.test_conversations import TEMPLATES, save_chat_model
 
 
@@ -98,6 +98,46 @@ def test_a_call_that_hangs_is_a_fault_of_the_infrastructure_and_not_made_again()
     outcomes = [partner.reply(partner.item(0, 0), [call(query="slow")]).outcome for _ in range(3)]
     assert outcomes == [InfraFault("tool timeout")] * 3
     assert time.monotonic() - begin < 0.5
+
+
+@pytest.mark.parametrize("filler", [" ", "<tool_call>", "<tool_call> </tool_call>", "</tool_call>", "\n{"])
+def test_an_utterance_is_read_in_time_linear_in_its_length(filler: str) -> None:
+    """A pattern with two runs of white space took 15 s for 1,600 spaces, eight times as long for twice as many."""
+    said = ("<tool_call>" + filler * 100_000)[:200_000]
+    begin = time.process_time()
+    calls = calls_in(said)
+    assert time.process_time() - begin < 0.5
+    assert len(calls) == (said.count("</tool_call>") if filler.startswith("<tool_call> ") else filler == "</tool_call>")
+
+
+def test_calls_are_the_texts_between_the_marks() -> None:
+    assert calls_in("a<tool_call> 1\n</tool_call>b<tool_call>2<tool_call></tool_call></tool_call>") == [
+        "1",
+        "2<tool_call>",
+    ]
+    assert calls_in("</tool_call><tool_call>") == []
+
+
+@pytest.mark.parametrize("num", [1, 2, 5, 40])
+@pytest.mark.parametrize("size", [3, 512, 5000])
+def test_the_results_of_an_utterance_never_exceed_the_limit_of_a_reply(num: int, size: int) -> None:
+    """Two long results ended the run: each had the room of the whole reply."""
+    long = Tool("search", lambda query, limit=3: "é" * size + query, TOOL.schema)
+    task = with_tools(addition(1), [long], 2)
+    said = "".join(call(query=str(place)) for place in range(num))
+    reply = task.partner.reply(task.partner.item(0, 0), [said])
+    assert len(task.reply_ids(reply.text, task.tokenizer.vocabulary.eos)) <= task.max_reply
+    told = reply.text.split("</tool_response>")[:-1]
+    assert len(told) == min(num, (512 + len(RESPONSE) - 2) // (len(RESPONSE) - 1))
+    assert all("[cut]" in one for one in told) == (size > 3 and num <= 5)
+
+
+def test_short_results_stay_whole_beside_a_long_one() -> None:
+    partner = ToolUse(addition(1).items, (Tool("search", lambda query: query * 300, TOOL.schema),), most_bytes=400)
+    told = partner.reply(partner.item(0, 0), [call(query="") + call(query="ab")]).text
+    assert told.startswith("<tool_response>\n\n</tool_response>\n<tool_response>\nabab")
+    assert told.endswith("ab [cut]\n</tool_response>")
+    assert len(told) == 400 + len(RESPONSE) - 2
 
 
 def talk(task: DialogueTask, said: list[str]) -> Experience:

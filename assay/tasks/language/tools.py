@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +22,10 @@ from assay.tasks.language.dialogue import DialogueTask, Reply
 from assay.tasks.language.prompts import Item, Items, PromptTask
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-CALL = re.compile(rf"{OPEN}\s*(.*?)\s*{CLOSE}", re.DOTALL)
 RESPONSE = "<tool_response>\n{}\n</tool_response>"
+WRAPPED = len(RESPONSE.format(""))
+CUT = " [cut]"
+"""Ends a result that was cut."""
 KEPT = 4096
 """Results of calls that are remembered: a call is made once, and read again when the conversation is judged."""
 AGAIN = 600.0
@@ -47,8 +48,9 @@ class ToolUse:
     A call with the same name and arguments is made once and has the same result in all conversations, so that a
     conversation can be judged again. An error of a call (no such tool, wrong arguments, an exception) is text for the
     policy. A call that does not return within `seconds` is a fault of the infrastructure: the row leaves training and
-    is counted. Results are cut at `most_bytes`. With `in_text`, the prompt describes the tools; else a model's chat
-    template does.
+    is counted. The results of an utterance have `most_bytes` together, short ones all they need, and one that is cut
+    ends with " [cut]"; calls for which no room is left are not made. With `in_text`, the prompt describes the tools;
+    else a model's chat template does.
     """
 
     items: Items
@@ -80,14 +82,18 @@ class ToolUse:
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
         """Returns the results of the calls in the last utterance, else the outcome of the answer."""
-        calls = CALL.findall(said[-1])
+        room = self.most_bytes + WRAPPED
+        calls = calls_in(said[-1])[: room // (WRAPPED + 1)]
         if not calls and OPEN not in said[-1]:
             outcome = self.items.verify(item, said[-1])
             return Reply("", outcome)
         results = [self.result(call) for call in calls] or [f"error: {OPEN} without {CLOSE}"]
         if any(result is None for result in results):
             return Reply("", InfraFault("tool timeout"))
-        return Reply("\n".join(RESPONSE.format(result) for result in results))
+        sizes = [len(encoded(result)) for result in results if result is not None]
+        limits = shared(sizes, room - len(sizes) * (WRAPPED + 1) + 1)
+        told = [cut(result, limit) for result, limit in zip(results, limits, strict=True) if result is not None]
+        return Reply("\n".join(map(RESPONSE.format, told)))
 
     def result(self, call: str) -> str | None:
         """Returns what a call gives, as text; None if it did not return in time."""
@@ -110,18 +116,52 @@ class ToolUse:
             return f'error: a call must be {{"name": ..., "arguments": {{...}}}} ({type(error).__name__})'
         tool = next((one for one in self.tools if one.name == name), None)
         if tool is None:
-            return self.cut(f"error: there is no tool {name!r}. Tools: {', '.join(one.name for one in self.tools)}")
+            return f"error: there is no tool {name!r:.200}. Tools: {', '.join(one.name for one in self.tools)}"
         try:
             found = within(self.seconds, lambda: tool.function(**arguments), f"tool {name}")
-            return self.cut(found if isinstance(found, str) else json.dumps(found, default=str))
+            return self.kept(found if isinstance(found, str) else json.dumps(found, default=str))
         except Overtime:
             return None
         except Exception as error:
-            return self.cut(f"error: {type(error).__name__}: {error}")
+            return self.kept(f"error: {type(error).__name__}: {error}")
 
-    def cut(self, result: str) -> str:
-        """Returns a result with at most `most_bytes` bytes."""
-        return result.encode(errors="replace")[: self.most_bytes].decode(errors="ignore")
+    def kept(self, result: str) -> str:
+        """Returns as much of a result as can be read, and whether there was more."""
+        return result[: self.most_bytes + 1]
+
+
+def calls_in(said: str) -> list[str]:
+    """Returns the texts between <tool_call> and the next </tool_call>, in time linear in the utterance."""
+    found, at = list[str](), said.find(OPEN)
+    while at >= 0 and (end := said.find(CLOSE, at)) >= 0:
+        found.append(said[at + len(OPEN) : end].strip())
+        at = said.find(OPEN, end)
+    return found
+
+
+def shared(sizes: Sequence[int], room: int) -> list[int]:
+    """Returns how much of `room` each of these sizes gets: the smallest first, at most its equal share of what is left.
+    None is left over unless all sizes fit.
+    """
+    limits = [0] * len(sizes)
+    for place, one in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        limits[one] = min(sizes[one], room // (len(sizes) - place))
+        room -= limits[one]
+    return limits
+
+
+def encoded(result: str) -> bytes:
+    """Returns the bytes of a result; half a surrogate pair is a question mark."""
+    return result.encode(errors="replace")
+
+
+def cut(result: str, most_bytes: int) -> str:
+    """Returns a result with at most this many bytes; one that was cut says so, if there is room for it."""
+    whole = encoded(result)
+    if len(whole) <= most_bytes:
+        return whole.decode()
+    note = CUT if most_bytes > 2 * len(CUT) else ""
+    return whole[: most_bytes - len(note)].decode(errors="ignore") + note
 
 
 def with_tools(
