@@ -63,7 +63,7 @@ from assay.ops.distributions import (
 )
 from assay.ops.divergences import k2 as k2, k3 as k3
 from assay.ops.groups import Groups as Groups
-from assay.ops.later import one_later as one_later
+from assay.ops.later import one_later as one_later, states_after as states_after
 from assay.ops.logits import likeliest as likeliest, nucleus_entropy as nucleus_entropy, over_logits as over_logits
 from assay.ops.ranks import smallest as smallest
 from assay.recipes.actor_critic import ppo as ppo

@@ -125,8 +125,8 @@ CLAIMS = Claims(
     mutants=(
         Edit("unsolved groups too", Elliptical.apply, "torch.where(solved,", "torch.where(solved | True,"),
         Edit("not centred", leverage, "phi_BD - mean", "phi_BD"),
-        Edit("states before the tokens", Sketch.__call__, "later = one_later(rows)",
-             "later = one_later(one_later(rows).columns(1, rows.num_columns + 1))"),
+        Edit("states before the tokens", Sketch.__call__, "states_after(actor, rows)",
+             "states_after(actor, rows).roll(1, 1)"),
         Edit("what was chosen does not count", coreset, "inverse = inverse - torch.outer", "_ = inverse - torch.outer"),
         Edit("the best covered first", coreset, "value, -torch.inf).argmax()", "-value, -torch.inf).argmax()"),
     ),

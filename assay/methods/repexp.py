@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Annotation, AssayError, Copy, Draw, Experience, Method, Need, Over, Prepare, Preset
-from assay.method import Recipe, Scene, State, groups, one_later, random, recipes, with_policy
+from assay.method import LANGUAGE, Annotation, Copy, Draw, Experience, Method, Need, Over, Prepare, Preset, Recipe
+from assay.method import Scene, State, groups, random, recipes, states_after, with_policy
 from assay.parts import Clip, PolicyGradient, TokenMean, on_last_decision
 
 
@@ -40,12 +40,8 @@ class Sketch(Annotation):
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         def project(actor: Any, rows: Experience) -> Tensor:
-            later = one_later(rows)
-            hidden = actor.score(later, frozenset({Need.LOGP, Need.HIDDEN})).hidden
-            if hidden is None:
-                raise AssayError("Sketch needs an actor of tokens, which has hidden states. Use a language task")
-            short = hidden.double() @ projection(hidden.shape[-1], self.dims).to(hidden.device)
-            return (short * later.mask.unsqueeze(-1))[:, 1:]
+            states = states_after(actor, rows)
+            return states.double() @ projection(states.shape[-1], self.dims).to(states.device)
 
         return over(experience, project)
 

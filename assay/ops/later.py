@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 from torch.nn import functional
 
-from assay.core.record import Experience, pad
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, pad
 
 
 def one_later(experience: Experience, mask_BT: Tensor | None = None) -> Experience:
@@ -20,3 +23,14 @@ def one_later(experience: Experience, mask_BT: Tensor | None = None) -> Experien
     if "valid" in context:
         context["valid"] = context["valid"] | mask
     return longer.with_columns(mask=mask, context=context)
+
+
+def states_after(actor: Any, experience: Experience) -> Tensor:
+    """Returns the last hidden state of an actor of tokens after each decision, the last one included, [B, T, W]; 0
+    where the mask is false. Raises AssayError for an actor without hidden states.
+    """
+    later = one_later(experience)
+    hidden: Tensor | None = actor.score(later, frozenset({Need.LOGP, Need.HIDDEN})).hidden
+    if hidden is None:
+        raise AssayError("the actor has no hidden states, which embed an answer. Use a language task, or --model")
+    return (hidden * later.mask.unsqueeze(-1))[:, 1:]
