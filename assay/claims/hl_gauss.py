@@ -11,9 +11,13 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, probes
 from assay.claims.probes import steps
-from assay.method import CONTINUOUS, CONTROL, TABLE, Box, Context, Experience, ModelSpec, Spec, random, recipes
-from assay.methods.hl_gauss import CrossEntropy, HlGauss, cross_entropy, hl_gauss
+from assay.datasets.recorded import with_statistics
+from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Box, Context, Experience, ModelSpec, Recipe, Spec, Task
+from assay.method import random, recipes
+from assay.methods.hl_gauss import BinsOfData, CrossEntropy, HlGauss, classified_cql, cross_entropy, hl_gauss, reach_of
 from assay.models import Bins, Critic, Value
+from assay.runs import catalogue
+from assay.tasks.control.pendulum import pendulum
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
 
@@ -36,6 +40,46 @@ def loud_sequences() -> Experience:
     return replace(data, reward=60.0 * data.reward)
 
 
+def ranged(recipe: Recipe, reach: float) -> Recipe:
+    """Returns the recipe with bins between -reach and reach, as `--set` would."""
+    return recipe.set("bins.low", -reach).set("bins.high", reach)
+
+
+def reach_found(method: str, task: Task) -> float:
+    """Returns the end of the bins that a plan of the method finds for a task."""
+    recipe = with_statistics(catalogue.recipe_for(method, task, {}).at_task(task), task, 0)
+    head: Any = (recipe.critics.get("q") or recipe.critics.get("value") or recipe.actor).head
+    return float(head.bins.high) if head.bins.low == -head.bins.high else math.nan
+
+
+def range_gap() -> float:
+    """Returns the largest gap of ranges to those by hand: a reward of 1 for each of 500 decisions, one of 1 for
+    arriving, and answers that are right or wrong.
+    """
+    steady = 1.25 * (1.0 - 0.99**500) / (1.0 - 0.99)
+    told = {"cartpole": steady, "pointmaze-medium": 1.25, "addition-1": 1.5}
+    return probes.worst(*(abs(reach_found("hl-gauss", catalogue.find_task(name)) - at) for name, at in told.items()))
+
+
+def is_refused_unpaid() -> float:
+    """Returns 1 if a task that pays uniform actions nothing is refused by a sentence with the setting to give."""
+    try:
+        reach_of(catalogue.find_task("peg"), 0.99)
+    except AssayError as error:
+        return float("--set bins.low" in str(error))
+    return 0.0
+
+
+def data_gap() -> float:
+    """Returns the relative gap of the range of the pendulum's data to 1.25 times their largest |discounted return|."""
+    columns, largest = CONTINUOUS.offline.log.columns(pendulum()), 0.0
+    for episode in columns["reward"][:, 0].double().view(-1, 200):
+        for start in range(200):
+            left = episode[start:]
+            largest = max(largest, abs(float((0.99 ** torch.arange(len(left)).double() * left).sum())))
+    return abs(reach_found("hl-gauss:offline", pendulum()) / largest - 1.25)
+
+
 def cross_entropy_by_hand(logits: Tensor, target: Tensor, reach: float) -> Tensor:
     """Returns -sum_i p_i log softmax(logits)_i: p_i the share of N(target, (0.75 widths)^2), cut to the range, in
     bin i.
@@ -54,6 +98,13 @@ def dqn_by_hand(seen: probes.Seen) -> Tensor:
     best = steps.decoded(out(seen.models["actor"], step.after), -110.0, 110.0).argmax(-1)
     target = step.target(0.99, steps.decoded(out(seen.models["target"], step.after)[row, best], -110.0, 110.0))
     return step.mean(cross_entropy_by_hand(out(seen.models["actor"], step.now)[row, step.action], target, 110.0))
+
+
+def cql_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns the loss of double DQN over bins with CQL's penalty, of weight 0.1, on the decoded values."""
+    step, row = steps.step_of(seen), torch.arange(len(seen.experience))
+    value = steps.decoded(steps.output(seen.models["actor"], step.now), -110.0, 110.0)
+    return dqn_by_hand(seen) + 0.1 * step.mean(value.logsumexp(-1) - value[row, step.action])
 
 
 def sac_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
@@ -135,16 +186,27 @@ CLAIMS = Claims(
     mutants=(
         Edit("two-hot labels", CrossEntropy.__call__, "self.label)", "TwoHot())"),
         Edit("labels half as wide", CrossEntropy.__call__, "self.label)", "HlGauss(0.375))"),
-        Edit("the bins of outcomes everywhere", hl_gauss, "reach or 110.0)", "1.5)"),
+        Edit("a rare reward counts as if it were paid for every decision", reach_of, "quantile(0.95)", "max()"),
+        Edit("a reward of every decision counts once", reach_of, "length * usual", "usual"),
+        Edit("the range of undiscounted returns of the data", BinsOfData.of_rewards, "self.discount)", "1.0)"),
     ),
     claims=(
         Exact("with dqn its gradient is that of the formula", lambda: probes.formula_gap(
-              hl_gauss(CONTROL), loud(probes.CHOICE_SPEC, 100.0), dqn_by_hand, probes.CHOICE_SPEC), at_most=1e-9),
+              ranged(hl_gauss(CONTROL), 110.0), loud(probes.CHOICE_SPEC, 100.0), dqn_by_hand, probes.CHOICE_SPEC),
+              at_most=1e-9),
         Exact("with sac its gradients are those of the formulas", lambda: probes.formula_gap(
-              hl_gauss(CONTINUOUS), loud(probes.BOX_SPEC, 1500.0), sac_by_hand, probes.BOX_SPEC), at_most=1e-6,
-              of="continuous-control"),
+              ranged(hl_gauss(CONTINUOUS), 1800.0), loud(probes.BOX_SPEC, 1500.0), sac_by_hand, probes.BOX_SPEC),
+              at_most=1e-6, of="continuous-control"),
         Exact("with ppo its critic's gradient is that of the formula", lambda: probes.formula_gap(
-              hl_gauss(TABLE), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
+              ranged(hl_gauss(TABLE), 110.0), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
+        Exact("with CQL its gradient is that of the formula", lambda: probes.formula_gap(
+              ranged(classified_cql(CONTROL), 110.0), loud(probes.CHOICE_SPEC, 100.0), cql_by_hand, probes.CHOICE_SPEC),
+              at_most=1e-9, of="offline"),
+        Exact("bins reach as far as a steady reward, a rare one and answers can", range_gap, at_most=1e-3, of="range"),
+        Exact("bins reach a quarter beyond the largest discounted return of the data", data_gap, at_most=1e-4,
+              of="offline"),
+        Exact("a task that pays uniform actions nothing is refused with the setting", is_refused_unpaid, equals=1.0,
+              of="range"),
         Measured("it follows moving targets better than regression", "", tracking(classified), tracking(regressed),
                  expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.MECHANISM),
         Measured("it follows noisy moving targets better than regression", "", tracking(classified, 2.0),

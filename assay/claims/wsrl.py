@@ -10,8 +10,8 @@ from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
 from assay.method import Draw, Experience, Recipe, Scene, rlpd
-from assay.methods.wsrl import LOG, RETURN, Calibrated, from_scratch, offline, recorded_returns, wsrl
-from assay.parts import Log, OwnAction, Replay
+from assay.methods.wsrl import LOG, RETURN, Calibrated, from_scratch, offline, wsrl
+from assay.parts import Log, OwnAction, Replay, returns_to_go
 from assay.parts.targets.one_step import chosen
 from assay.tasks.control.pendulum import pendulum
 
@@ -87,7 +87,7 @@ CLAIMS = Claims(
         Edit("offline data in every batch", wsrl, "warmup, retain)", "warmup, 0.5)"),
         Edit("the offline phase without penalty", offline, "Conservative(weight", "Conservative(0.0"),
         Edit("Cal-QL bounds no proposals", Calibrated.__call__, "batch.now.column(RETURN)", "None"),
-        Edit("returns go on after an end", recorded_returns, "0.0 if bool(end[row]) else discount * onward",
+        Edit("returns go on after an end", returns_to_go, "0.0 if is_last else discount * onward",
              "discount * onward"),
         Edit("a new actor online", wsrl, "HANDED)", '{"q": "q", "q_target": "q_target"})'),
     ),

@@ -14,12 +14,13 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Origin
 from assay.core.settings import changed, children
-from assay.core.slots import OfData, Task
+from assay.core.slots import OfData, OfRewards, Task
 from assay.datasets.dataset import REWARDS, Dataset
 from assay.datasets.files import read
 from assay.parts.sources.demonstrations import DemonstratedDecisions
 from assay.parts.sources.logged import Contents, Logged, Recording
 from assay.parts.sources.relabelled import Relabelled
+from assay.parts.sources.scales import rescaled
 
 
 @dataclass(frozen=True)
@@ -110,21 +111,43 @@ def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
 
 def with_statistics(recipe: Recipe, task: Task, seed: int) -> Recipe:
     """Returns the recipe with the statistics that its models need of its offline data, files or not."""
-    places = [place for place in parts_of_data(recipe) if place[1].needs_data(task.spec)]
-    if not places:
+    places = [place for place in parts_of_data(recipe, OfData) if place[1].needs_data(task.spec)]
+    paid = [place for place in parts_of_data(recipe, OfRewards) if place[1].needs_rewards]
+    if not places and not paid:
         return recipe
     source = recipe.source
     if not isinstance(source, Logged | Relabelled):
-        what = f"{type(places[0][1]).__name__} needs the states of an offline dataset"
-        raise AssayError(f"{what}, and recipe '{recipe.name}' has none. Use a method that learns from one")
+        name, what = type((*places, *paid)[0][1]).__name__, "states" if places else "rewards"
+        why = f"{name} needs the {what} of an offline dataset, and recipe '{recipe.name}' has none"
+        raise AssayError(f"{why}. Use a method that learns from one")
     logs = source.logs if isinstance(source, Logged) else (source.log,)
     columns = Contents(logs, task, Draw(seed)).columns
+    for path, rewarded in paid:
+        recipe = cast(Recipe, changed(recipe, path, rewarded.of_rewards(*rewards_of(columns, source))))
+    return with_states(recipe, task, columns, places) if places else recipe
+
+
+def with_states(
+    recipe: Recipe, task: Task, columns: Sequence[dict[str, Tensor]], places: list[tuple[tuple[str, ...], OfData]]
+) -> Recipe:
+    """Returns the recipe with the statistics of the data's states in these places."""
     seen, reached = (states_of(columns, name) for name in ("observation", "achieved"))
     if seen is None:
         raise AssayError(f"task '{task.name}' has numbered states, which have no mean. Use a task that is observed")
     for path, part in places:
         recipe = cast(Recipe, changed(recipe, path, part.of_data(seen, reached)))
     return recipe
+
+
+def rewards_of(columns: Sequence[dict[str, Tensor]], source: Logged | Relabelled) -> tuple[Tensor, Tensor]:
+    """Returns the rewards of all datasets in the units of the source, and where episodes end or a dataset does."""
+    if isinstance(source, Relabelled):
+        raise AssayError("rewards for relabelled goals are not recorded. Use a method that learns from recorded ones")
+    scaled = rescaled(columns, source.scale)
+    ends = [(each["terminal"] | each["truncated"])[:, 0].clone() for each in scaled]
+    for each in ends:
+        each[-1] = True
+    return torch.cat([each["reward"][:, 0] for each in scaled]), torch.cat(ends)
 
 
 def states_of(columns: Sequence[dict[str, Tensor]], name: str) -> Tensor | None:
@@ -134,12 +157,12 @@ def states_of(columns: Sequence[dict[str, Tensor]], name: str) -> Tensor | None:
     return torch.cat(present) if present else None
 
 
-def parts_of_data(value: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], OfData]]:
+def parts_of_data(value: Any, kind: type, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     """Returns the parts of a recipe's models that need statistics of the data, with their paths."""
-    if isinstance(value, OfData):
+    if isinstance(value, kind):
         return [(above, value)]
     below = children(value) if above else [pair for pair in children(value) if pair[0] in ("actor", "critics")]
-    return [found for name, item in below for found in parts_of_data(item, (*above, name))]
+    return [found for name, item in below for found in parts_of_data(item, kind, (*above, name))]
 
 
 def as_log(file: Recorded, log: Recording) -> Recorded:

@@ -3,7 +3,8 @@
     V = sum_i centre_i * softmax(l)_i;   loss = -sum_i p_i(y) log softmax(l)_i,  p_i(y) = N(y, (0.75 width)^2) in bin i
 
 Farebrother et al. 2024. y is the base's own target, from decoded values. The gradient in the logits is softmax - p:
-bounded however large the error is, so that noisy and nonstationary targets do less harm.
+bounded however large the error is, so that noisy and nonstationary targets do less harm. Bins reach as far as the
+values of the task, which its first rewards tell, or as the returns of an offline dataset.
 
 Axes: B sequences, T decisions, N critics, M bins.
 """
@@ -15,10 +16,11 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Experience, Method, Metric, Prediction, Preset, Recipe
-from assay.method import Regressed, Regression, Stage, View, dqn, ppo, recipes, sac
-from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value, decoded
-from assay.parts import Td
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, AssayError, Box, Context, Discrete, Draw, Experience
+from assay.method import Method, Metric, Prediction, Preset, Recipe, Regressed, Regression, Scene, Spec, Stage, Task
+from assay.method import View, Vocabulary, cql, dqn, ppo, recipes, returns, sac
+from assay.models import ActionValue, Bins, Critic, Greedy, Policy, Value, decoded, need_bounds
+from assay.parts import Fragments, Td, returns_to_go
 
 
 def gaussian_labels(number: Tensor, bins: Bins, spread: float) -> Tensor:
@@ -112,42 +114,152 @@ def with_classes(stage: Stage) -> Stage:
     return replace(stage, critic=terms)
 
 
-def classified_dqn(preset: Preset = CONTROL, reach: float = 110.0) -> Recipe:
-    """Double DQN over bins; with discount 0.99 and rewards of 1 per step, CartPole's values are 0 to 100."""
+# ---------------------------------------------------------------------------------------------------- ranges
+SPARE, ANSWERS = 1.25, 1.5
+"""Range of the bins in units of the largest |value| that is expected, and of the largest |score| of an answer."""
+
+UNKNOWN = "Set the largest value that a return can have: --set bins.low=-X --set bins.high=X"
+
+
+class Uniform:
+    """Uniform actions within the task's bounds, or among the allowed choices."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.space = spec.action
+        self.num_draws = self.space.size if isinstance(self.space, Box) else 1
+
+    def act(self, context: Context, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns actions and log-probability 0."""
+        if isinstance(self.space, Box):
+            low, high = torch.tensor(self.space.low), torch.tensor(self.space.high)
+            return low + (high - low) * uniform, uniform.new_zeros(len(uniform))
+        assert isinstance(self.space, Discrete)
+        allowed = context.get("action_mask", torch.ones(len(uniform), self.space.n, dtype=torch.bool))
+        place = (uniform * allowed.sum(-1, keepdim=True)).long() + 1
+        return (allowed.cumsum(-1) < place).sum(-1), uniform.new_zeros(len(uniform))
+
+
+def rewards_of(task: Task, num_envs: int = 8, steps: int = 256) -> Experience:
+    """Returns what uniform actions experience on the task's training starts; raises AssayError where actions are
+    several choices or have no bounds, or the task cannot be stepped.
+    """
+    if isinstance(task.spec.action, Box):
+        need_bounds(task.spec, "hl-gauss")
+    elif not isinstance(task.spec.action, Discrete):
+        raise AssayError(f"hl-gauss tries the rewards of task '{task.name}' by uniform choices of one kind. {UNKNOWN}")
+    rollout, scene = Fragments(num_envs, steps), Scene(task, actor=Uniform(task.spec), draw=Draw(0))
+    return rollout(scene, rollout.init(scene))
+
+
+def reach_of(task: Task, discount: float) -> float:
+    """Returns the largest |value| that is expected of a task, from 2,048 uniform decisions or the scores of answers.
+
+        1.25 * max(largest |discounted return| seen, H * q),  H = (1 - discount^horizon) / (1 - discount)
+
+    q is the 95 % quantile of |reward|: what most decisions pay counts for the whole horizon, a rare bonus once. Answers
+    in tokens: 1.5 times their largest |score|, 1 where the task states no range. A task that pays nothing raises
+    AssayError. Rewards that grow with skill are not seen: the guard `inside bins` tells.
+    """
+    if isinstance(task.spec.action, Vocabulary):
+        return ANSWERS * max(map(abs, task.spec.scores or (0.0, 1.0)))
+    seen = rewards_of(task)
+    found = returns.discounted_returns(seen.reward, seen.mask, seen.terminal, seen.truncated, discount)
+    length = task.spec.horizon if discount == 1.0 else (1.0 - discount**task.spec.horizon) / (1.0 - discount)
+    usual = float(seen.reward[seen.mask].abs().quantile(0.95))
+    if not (reach := SPARE * max(float(found.abs().max()), length * usual)):
+        raise AssayError(f"hl-gauss: 2,048 uniform decisions in task '{task.name}' were paid nothing. {UNKNOWN}")
+    return reach
+
+
+@dataclass(frozen=True)
+class BinsOfTask(Bins):
+    """Bins between -reach and reach, the task's (`reach_of`) unless `low` and `high` are set.
+
+    The range is symmetric as the authors', so that logits of 0 decode to 0, where a regression starts too.
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+    num: int = 101
+    discount: float = 0.99
+
+    def with_task(self, task: Task) -> "BinsOfTask":
+        """Returns the bins with their range; raises AssayError if the task cannot say it."""
+        if self.low < self.high:
+            return self
+        reach = reach_of(task, self.discount)
+        return replace(self, low=-reach, high=reach)
+
+
+@dataclass(frozen=True)
+class BinsOfData(Bins):
+    """Bins between -reach and reach, 1.25 times the largest |discounted return| of the data unless set."""
+
+    low: float = 0.0
+    high: float = 0.0
+    num: int = 101
+    discount: float = 0.99
+
+    @property
+    def needs_rewards(self) -> bool:
+        """Whether the range is not set."""
+        return not self.low < self.high
+
+    def of_rewards(self, reward: Tensor, is_last: Tensor) -> "BinsOfData":
+        """Returns the bins with the range of these returns; raises AssayError if all are 0."""
+        if not (reach := SPARE * float(returns_to_go(reward, is_last, self.discount).abs().max())):
+            raise AssayError(f"hl-gauss: all rewards of the data are 0. {UNKNOWN}")
+        return replace(self, low=-reach, high=reach)
+
+
+# ---------------------------------------------------------------------------------------------------- recipes
+def classified_dqn(preset: Preset = CONTROL) -> Recipe:
+    """Double DQN over bins."""
     base = dqn(preset)
     stage = with_classes(base.stages[0])
-    return replace(base, actor=Policy(preset.off_policy.body, Greedy(Bins(-reach, reach, 101))), stages=(stage,))
+    return replace(base, actor=Policy(preset.off_policy.body, Greedy(BinsOfTask())), stages=(stage,))
 
 
-def classified_sac(preset: Preset = CONTINUOUS, reach: float = 1800.0) -> Recipe:
-    """SAC over bins; with discount 0.99 and rewards of -16 to 0 per step, the pendulum's values are -1600 to 0."""
+def classified_sac(preset: Preset = CONTINUOUS) -> Recipe:
+    """SAC over bins."""
     base = sac(preset)
     stage = with_classes(base.stages[0])
-    critics = {**base.critics, "q": Critic(preset.off_policy.body, ActionValue(bins=Bins(-reach, reach, 201)))}
+    critics = {**base.critics, "q": Critic(preset.off_policy.body, ActionValue(bins=BinsOfTask(num=201)))}
     return replace(base, critics=critics, stages=(stage, *base.stages[1:]))
 
 
-def classified_ppo(preset: Preset = LANGUAGE, reach: float = 1.5, num: int = 51) -> Recipe:
-    """PPO over bins; by default for outcomes of 0 and 1."""
+def classified_ppo(preset: Preset = LANGUAGE) -> Recipe:
+    """PPO over bins."""
     base = ppo(preset)
     stage = with_classes(base.stages[1])
-    critic = replace(preset.value, head=Value(Bins(-reach, reach, num)))
-    return replace(base, critics={"value": critic}, stages=(base.stages[0], stage))
+    bins = BinsOfTask(num=51 if preset.tokens else 101, discount=preset.gae.discount)
+    return replace(base, critics={"value": replace(preset.value, head=Value(bins))}, stages=(base.stages[0], stage))
 
 
-def hl_gauss(preset: Preset = CONTROL, reach: float | None = None) -> Recipe:
+def hl_gauss(preset: Preset = CONTROL) -> Recipe:
     """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this preset: dqn, sac or ppo.
 
-    `reach` is the largest |value|; by default that of outcomes (1.5) for tokens, of the pendulum (1800) for continuous
-    actions, and of rewards within +-1 and discount 0.99 (110) otherwise. The guard `inside bins` tells if it is wrong.
+    Its bins reach as far as the task's values (`reach_of`) unless bins.low and bins.high are set; the guard `inside
+    bins` tells if that is too narrow.
     """
-    if preset.tokens:
-        made = classified_ppo(preset, reach or 1.5)
-    elif preset.tabular:
-        made = classified_ppo(preset, reach or 110.0, 101)
+    if preset.tokens or preset.tabular:
+        made = classified_ppo(preset)
     else:
-        made = classified_dqn(preset, reach or 110.0) if preset.discrete else classified_sac(preset, reach or 1800.0)
+        made = classified_dqn(preset) if preset.discrete else classified_sac(preset)
     return replace(made, name="hl-gauss")
+
+
+def classified_cql(preset: Preset = CONTROL) -> Recipe:
+    """CQL over bins on an offline dataset, whose returns are the range: the authors' offline agent for discrete
+    actions, with their weight 0.1; SAC's for continuous ones, with the preset's.
+    """
+    base = cql(preset, weight=0.1 if preset.discrete else None)
+    stages = (with_classes(base.stages[0]), *base.stages[1:])
+    if preset.discrete:
+        actor = Policy(preset.off_policy.body, Greedy(BinsOfData()))
+        return replace(base, name="hl-gauss", actor=actor, stages=stages)
+    critics = {**base.critics, "q": Critic(preset.offline.body, ActionValue(bins=BinsOfData(num=201)))}
+    return replace(base, name="hl-gauss", critics=critics, stages=stages)
 
 
 def regressing(preset: Preset = CONTROL) -> Recipe:
@@ -163,9 +275,10 @@ METHOD = Method(
     default_task="cartpole",
     family="value-based",
     base=regressing,
+    variants={"offline": classified_cql},
     departures=(
         "targets beyond the bins are clipped, and a guard reports more than a fifth of them",
-        "ranges: +-110 (rewards within 1), +-1800 (the pendulum), +-1.5 (outcomes); else set bins.low, bins.high",
+        "the range is found from uniform decisions, or the data's returns (offline), or set; the authors fix +-10",
         "not measured: two-hot labels as a third arm, and learning rates chosen for each arm; all have 3e-3",
     ),
 )

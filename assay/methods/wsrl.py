@@ -21,21 +21,14 @@ from torch import Tensor
 from assay.method import CONTINUOUS, CRITIC_BODY, OPTIMIZER, TARGETS, Adam, CriticLoss, Experience, Loss, Method
 from assay.method import ModelSpec, Phase, Preset, Recipe, Scene, State, View, cql, mixed, recipes, rlpd
 from assay.models import ActionValue, Critic, Policy, SquashedGaussian, Temperature
-from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at
+from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at, returns_to_go
 
 RETURN = "recorded_return"
 
 
 def recorded_returns(columns: dict[str, Tensor], discount: float) -> Tensor:
-    """Returns sum_k discount^k r_t+k to the end of the row's episode [N, 2]; 0 in the second column.
-
-    Rows are in the order in which they were recorded; a truncated episode counts no reward after its last row.
-    """
-    reward, end = columns["reward"][:, 0].double(), (columns["terminal"] | columns["truncated"])[:, 0]
-    found, onward = torch.zeros_like(reward), 0.0
-    for row in range(len(reward) - 1, -1, -1):
-        onward = float(reward[row]) + (0.0 if bool(end[row]) else discount * onward)
-        found[row] = onward
+    """Returns `returns_to_go` of the recorded rows [N, 2]; 0 in the second column."""
+    found = returns_to_go(columns["reward"][:, 0], (columns["terminal"] | columns["truncated"])[:, 0], discount)
     return torch.stack((found, torch.zeros_like(found)), 1).to(columns["reward"].dtype)
 
 

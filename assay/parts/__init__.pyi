@@ -108,7 +108,9 @@ from assay.parts.sources.replay import (
     transitions as transitions,
 )
 from assay.parts.sources.retained import Retained as Retained
-from assay.parts.sources.scales import ReturnRange as ReturnRange, RewardScale as RewardScale
+from assay.parts.sources.scales import (
+    ReturnRange as ReturnRange, RewardScale as RewardScale, returns_to_go as returns_to_go,
+)
 from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,

@@ -11,8 +11,20 @@ import torch
 from assay import recipes
 from assay.claims.laws.cases import FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build
 from assay.core.errors import AssayError
+from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.loop import Loop
-from assay.methods.hl_gauss import CrossEntropy, HlGauss, cross_entropy, gaussian_labels, hl_gauss, two_hot_labels
+from assay.methods.hl_gauss import (
+    BinsOfData,
+    CrossEntropy,
+    HlGauss,
+    Uniform,
+    classified_cql,
+    cross_entropy,
+    gaussian_labels,
+    hl_gauss,
+    reach_of,
+    two_hot_labels,
+)
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
@@ -24,6 +36,8 @@ from assay.parts.predictions import OfState
 from assay.parts.targets.recorded import Column
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
+from assay.runs.plan import make_plan
+from assay.tasks.control.pendulum import pendulum
 
 BINS = Bins(-4.0, 36.0, 101)
 
@@ -126,3 +140,55 @@ def test_classified_values_learn_the_outcomes_of_a_table() -> None:
     context = {"state": torch.zeros(1, 1, dtype=torch.long)}
     values = [float(loop.engine.models["value"](context).detach()) for loop in (ours, theirs)]
     assert values[0] == pytest.approx(values[1], abs=0.1)
+
+
+def test_the_range_is_that_of_the_task() -> None:
+    """The pendulum's values are -1,400 at worst."""
+    reach = reach_of(pendulum(), 0.99)
+    assert 1_000.0 < reach < 1_500.0
+    plan = make_plan("hl-gauss", "pendulum")
+    assert plan.recipe.critics["q"].head.bins.high == reach
+    assert plan.recipe.critics["q"].head.bins.low == -reach
+
+
+def test_a_range_that_is_set_stays() -> None:
+    plan = make_plan("hl-gauss", "cartpole", settings={"bins.low": "-5", "bins.high": "7"})
+    assert (plan.recipe.actor.head.bins.low, plan.recipe.actor.head.bins.high) == (-5.0, 7.0)
+
+
+def test_a_task_that_pays_nothing_is_refused_with_the_setting_and_trains_with_it() -> None:
+    with pytest.raises(AssayError, match=r"--set bins\.low=-X --set bins\.high=X"):
+        make_plan("hl-gauss", "peg")
+    assert make_plan("hl-gauss", "peg", settings={"bins.low": "-2", "bins.high": "2"}).recipe.name == "hl-gauss"
+
+
+def test_bins_without_a_range_are_refused_before_a_network_is_built() -> None:
+    with pytest.raises(AssayError, match=r"bins\.low=0 is not below bins\.high=0"):
+        Policy(head=Greedy(Bins(0.0, 0.0, 11))).build(Spec(Box((0.0,), (1.0,)), Discrete(4), 5))
+
+
+def test_uniform_choices_are_allowed_ones_and_all_of_them() -> None:
+    mask = torch.tensor([[True, False, True, True]]).expand(999, 4)
+    action, _ = Uniform(Spec(Box((0.0,), (1.0,)), Discrete(4), 5)).act(
+        {"action_mask": mask}, torch.rand(999, 1, generator=torch.Generator().manual_seed(0))
+    )
+    assert sorted(action.unique().tolist()) == [0, 2, 3]
+    counts = torch.bincount(action, minlength=4).float() / 999
+    torch.testing.assert_close(counts, torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3]), atol=0.07, rtol=0)
+
+
+def test_offline_bins_reach_beyond_the_returns_of_the_data() -> None:
+    reward, is_last = torch.tensor([1.0, 1.0, -6.0, 2.0]), torch.tensor([False, True, False, True])
+    bins = BinsOfData(discount=0.5).of_rewards(reward, is_last)
+    assert (bins.low, bins.high) == (-1.25 * 5.0, 1.25 * 5.0)
+    assert not bins.needs_rewards
+    with pytest.raises(AssayError, match="all rewards of the data are 0"):
+        BinsOfData().of_rewards(0.0 * reward, is_last)
+
+
+@pytest.mark.parametrize("task", ["cartpole", "pendulum"])
+def test_offline_values_over_bins_have_the_range_of_the_data(task: str) -> None:
+    plan = make_plan("hl-gauss:offline", task)
+    head = (plan.recipe.critics.get("q") or plan.recipe.actor).head
+    assert head.bins.high == -head.bins.low > 0.0
+    assert classified_cql(CONTROL).rollout is None

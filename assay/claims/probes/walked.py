@@ -15,6 +15,7 @@ from assay.core.record import Experience, State
 from assay.core.settings import settings
 from assay.core.slots import Reward, Scene, Source, Task
 from assay.core.spaces import Vocabulary
+from assay.datasets.recorded import with_statistics
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 
@@ -115,7 +116,7 @@ def shrunk(recipe: Recipe) -> Recipe:
 
 def gathered_steps(recipe: Recipe, task: Task) -> list[Walked]:
     """Runs gathered steps until all trained models have moved and every stage was due twice, `STEPS` at most."""
-    seen = list[Trained]()
+    seen, recipe = list[Trained](), with_statistics(recipe, task, 0)
     stages = tuple(replace(one, source=Watched(one.source or recipe.source, seen)) for one in recipe.stages)
     rewards = (*recipe.rewards, OddPaid())
     watched = replace(recipe, stages=stages, source=Watched(recipe.source, seen), rewards=rewards)

@@ -64,6 +64,20 @@ class OfData(Protocol):
         """Returns the part with the statistics of these states [N, D]; `achieved` are their positions in goal space."""
 
 
+@runtime_checkable
+class OfRewards(Protocol):
+    """A part of a model whose settings are statistics of the rewards of an offline dataset, filled in as `OfData`."""
+
+    @property
+    def needs_rewards(self) -> bool:
+        """Whether statistics are missing."""
+
+    def of_rewards(self, reward: Tensor, is_last: Tensor) -> Any:
+        """Returns the part with the statistics of these rewards [N], in the order of the records; `is_last` [N] marks
+        the ends of episodes.
+        """
+
+
 class ModelSpec(Protocol):
     """A frozen description of a model that can build it for a task. Initial parameters come from torch's generator,
     which the run seeds separately for each model.

@@ -8,6 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
+
 
 @dataclass(frozen=True)
 class Bins:
@@ -51,5 +53,8 @@ def read(outputs: Tensor, bins: Bins | None) -> Tensor:
 
 
 def shape_of(bins: Bins | None) -> tuple[int, ...]:
-    """Returns the axes of one value: none, or its bins."""
+    """Returns the axes of one value: none, or its bins; raises AssayError if these have no range."""
+    if bins is not None and not bins.low < bins.high:
+        what = f"bins.low={bins.low:g} is not below bins.high={bins.high:g}, so that no value is between them"
+        raise AssayError(f"{what}. Set both to the range of returns: --set bins.low=... --set bins.high=...")
     return () if bins is None else (bins.num,)

@@ -58,6 +58,17 @@ def returns_of(columns: Columns) -> tuple[Tensor, Tensor]:
     return returns, torch.bincount(episode, minlength=num)
 
 
+def returns_to_go(reward_N: Tensor, is_last_N: Tensor, discount: float) -> Tensor:
+    """Returns sum_k discount^k r_t+k to the end of the row's episode [N], float64, of rows in the order in which they
+    were recorded; an episode that was cut off counts no reward after its last row.
+    """
+    onward, found = 0.0, list[float]()
+    for reward, is_last in zip(reward_N.double().flip(0).tolist(), is_last_N.flip(0).tolist(), strict=True):
+        onward = reward + (0.0 if is_last else discount * onward)
+        found.append(onward)
+    return torch.tensor(found, dtype=torch.float64).flip(0)
+
+
 def rescaled(datasets: Sequence[Columns], scale: RewardScale | None) -> tuple[Columns, ...]:
     """Returns the datasets with their rewards times the factor; as they are without a scale."""
     if scale is None:
