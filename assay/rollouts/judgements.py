@@ -24,6 +24,8 @@ Answer B:
 
 End with the line "Better: A", "Better: B" or "Better: tie"."""
 """What a chat model is asked about two answers."""
+BETTER = re.compile(r"\b[Bb]etter\W{1,6}(A|B|[Tt]ie)\W*\Z")
+ALONE = re.compile(r"\W*(A|B|[Tt]ie)\W*")
 SCORES = re.compile(r"\s*[0-9]{1,3}(\s*,\s*[0-9]{1,3})*\s*")
 
 
@@ -36,9 +38,11 @@ def scores_in(completion: str, mark: str = ":") -> list[int] | None:
 
 
 def preference(answer: str) -> float | None:
-    """Returns 1 if an answer says that A is better, 0 for B, 1/2 for a tie; None if it says neither."""
-    stated = re.findall(r"[Bb]etter\W{1,4}(A|B|[Tt]ie)\b", answer) or re.findall(r"\b(A|B|[Tt]ie)\b", answer)
-    return None if not stated else {"A": 1.0, "B": 0.0}.get(stated[-1], 0.5)
+    """Returns 1 if an answer ends with "Better: A", 0 for B, 1/2 for a tie, or if it is that letter or word alone; None
+    if it says neither: "A fine answer" is no preference.
+    """
+    stated = BETTER.search(answer[-200:]) or ALONE.fullmatch(answer)
+    return None if stated is None else {"A": 1.0, "B": 0.0}.get(stated[1], 0.5)
 
 
 def won(answer: str) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,7 @@ import assay
 from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.slots import Scene
+from assay.rollouts.judgements import preference
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.plan import make_plan, plan_of
 from assay.runs.user_code import judge as judging
@@ -31,9 +34,24 @@ class Handler(BaseHTTPRequestHandler):
         server.seen.append((body["messages"][0]["content"], self.headers.get("Authorization")))
         answer = server.answer(body["messages"][0]["content"])
         self.send_response(answer if isinstance(answer, int) else 200)
+        if answer == 302:
+            self.send_header("Location", f"{server.url}/elsewhere")
         self.end_headers()
         message = {"choices": [{"message": {"content": answer}}]}
-        self.wfile.write(json.dumps(message if isinstance(answer, str) else {"error": "busy"}).encode())
+        sent = server.raw or json.dumps(message if isinstance(answer, str) else {"error": "busy"}).encode()
+        if not server.drip:
+            self.wfile.write(sent)
+            return
+        with contextlib.suppress(OSError):  # the client has gone
+            for _ in range(100):
+                self.wfile.write(b" ")
+                time.sleep(server.drip)
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.asked.append((self.path, self.headers.get("Authorization")))
+        self.send_response(404)
+        self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Prints nothing."""
@@ -52,6 +70,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(judging, "WAIT", 0.001)
     made: Any = Server(("127.0.0.1", 0), Handler)
     made.seen, made.answer = [], lambda prompt: "Score: 7"
+    made.asked, made.raw, made.drip = [], b"", 0.0
     made.url = f"http://127.0.0.1:{made.server_port}/v1"
     thread = threading.Thread(target=made.serve_forever)
     thread.start()
@@ -66,7 +85,7 @@ def row(completion: str, answer: str = "right") -> dict[str, Any]:
 
 
 def test_scores_are_what_the_judge_said_and_each_text_is_judged_once(server: Any) -> None:
-    server.answer = lambda prompt: "It is short. 2/10" if "{x}" in prompt else '3 of 4. {"score": 7.5}'
+    server.answer = lambda prompt: "It is short.\n**Score: 2/10**" if "{x}" in prompt else '3 of 4. {"score": 7.5}'
     judge = Judge(server.url, "small")
     assert judge([row("{x}"), row("two"), row("two")]) == [0.2, 0.75, 0.75]
     assert len(server.seen) == 2
@@ -98,10 +117,74 @@ def test_a_busy_server_is_asked_again_and_a_broken_one_is_an_error(server: Any) 
     assert len(server.seen) == seen + 1  # another try cannot change it
 
 
-@pytest.mark.parametrize("answer", ["fine", "Score: 11", "Score: -1"])
-def test_an_answer_without_a_score_is_never_a_number(server: Any, answer: str) -> None:
+@pytest.mark.parametrize("answer", [
+    "fine", "Score: 11", "Score: -1", "I refuse to rate this. There are 7 problems with it.", "Score: 7/100",
+    "I looked at it for 3 minutes. Score: NaN", "Score: 1e999", "Score: 7, no, I mean", "Score: 3 if 4 is meant",
+    "7", "", "Score: 2\nIt says: Score: ten", "The underscore 7", "Score: " + "9" * 400,
+])  # fmt: skip
+def test_an_answer_without_a_score_is_never_a_number_and_is_not_kept(server: Any, answer: str) -> None:
     server.answer = lambda prompt: answer
     with pytest.raises(AssayError, match="gave no score from 0 to 10"):
+        Judge(server.url, "small")([row("one")])
+    server.answer = lambda prompt: "Score: 6"  # the server was repaired
+    assert Judge(server.url, "small")([row("one")]) == [0.6]
+
+
+def test_an_answer_without_a_score_that_was_kept_once_is_asked_for_again(server: Any) -> None:
+    judge = Judge(server.url, "small")
+    judge.keep(judging.key_of("small", filled(judge.prompt, row("one"))), "There are 7 problems")
+    assert replace(judge, known={})([row("one")]) == [0.7]
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(("answer", "score"), [
+    ("Score: 7", 0.7), ("score 7.5/10.", 0.75), ("Fine.\n**Score:** 10 out of 10\n", 1.0),
+    ("```\n{\n \"score\": 0\n}\n```", 0.0),
+])  # fmt: skip
+def test_the_usual_forms_of_a_score_are_read(answer: str, score: float) -> None:
+    assert Judge("http://127.0.0.1:9/v1", "small").number(answer) == score
+
+
+@pytest.mark.parametrize(("answer", "value"), [
+    ("Better: A", 1.0), ("I think.\n**Better: B**", 0.0), ("Better: tie.", 0.5), ("B", 0.0),
+    ("A bad answer, both of them", None),
+    ("Better: A would be wrong", None), ("Plan B fails.", None),
+])  # fmt: skip
+def test_a_letter_within_a_sentence_is_no_preference(answer: str, value: float | None) -> None:
+    assert preference(answer) == value
+
+
+def test_a_redirect_is_not_followed_and_nobody_else_gets_the_key(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(judging.KEY, "secret-key")
+    server.answer = lambda prompt: 302
+    with pytest.raises(AssayError, match=r"HTTP 302: it redirects to '.*/elsewhere'; name that address"):
+        Judge(server.url, "small")([row("one")])
+    assert len(server.seen) == 1
+    assert server.asked == []
+
+
+def test_a_server_that_sends_byte_by_byte_or_too_much_is_an_error_in_time(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "SECONDS", 0.2)
+    monkeypatch.setattr(judging, "ALL_SECONDS", 0.4)
+    server.drip = 0.02
+    begin = time.monotonic()
+    with pytest.raises(AssayError, match=r"the server did not return within 0\.\d+ s"):
+        Judge(server.url, "small")([row("one")])
+    assert time.monotonic() - begin < 5, "the whole answer would take as long as the server likes"
+    server.drip = 0.0
+    monkeypatch.setattr(judging, "SECONDS", 20.0)
+    monkeypatch.setattr(judging, "MOST_BYTES", 1000)
+    monkeypatch.setattr(judging, "ALL_SECONDS", 20.0)
+    server.answer = lambda prompt: "x" * 2000
+    with pytest.raises(AssayError, match="the answer has more than 1,000 bytes"):
+        Judge(server.url, "small")([row("two")])
+
+
+def test_json_that_is_too_deep_is_an_error(server: Any) -> None:
+    server.raw = b"[" * 200_000
+    with pytest.raises(AssayError, match="RecursionError"):
         Judge(server.url, "small")([row("one")])
 
 

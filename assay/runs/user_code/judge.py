@@ -1,7 +1,8 @@
 """A judge: a chat model behind an OpenAI-compatible server, or a function of prompts, that scores completions.
 
-A number is what the judge said and nothing else: a server that cannot be reached, or an answer that has no score in
-it, is an error that names the server. Answers are kept on disk, one JSON object a line, so that a text is judged once.
+A number is what the judge said and nothing else: a server that cannot be reached, or an answer that does not end with
+a score, is an error that names the server. Answers with a score are kept on disk, one JSON object a line, so that a
+text is judged once.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay.core.calls import OwnCodeError
+from assay.core.calls import Overtime, OwnCodeError, within
 from assay.core.errors import AssayError
 from assay.rollouts.judgements import PAIR, preference
 from assay.runs.user_code.addresses import Address, parsed_address
@@ -32,7 +35,10 @@ KEY = "ASSAY_JUDGE_KEY"
 """Environment variable with the API key; it is never written down."""
 CACHE = "ASSAY_JUDGE_CACHE"
 """Environment variable with the folder of kept answers (default: ~/.cache/assay/judge)."""
-THREADS, TRIES, SECONDS = 8, 5, 120.0
+THREADS, TRIES, SECONDS, ALL_SECONDS = 8, 5, 120.0, 240.0
+"""Requests at the same time, tries of one, and seconds for one try and for all tries of one prompt."""
+MOST_BYTES = 1 << 22
+"""The largest answer that is read."""
 WAIT = 0.5
 """Seconds before the second try; each further wait is twice as long."""
 SCORE = """Rate how well the answer solves the task, from 0 (useless) to 10 (perfect).
@@ -44,8 +50,13 @@ Answer:
 {completion}
 
 End with the line "Score: N"."""
-NUMBER = r"(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?"
-"""A score, possibly out of something: 7, 7.5, 7/10."""
+NUMBER = r"(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)"
+STATED = re.compile(
+    rf"\bscore[\"'*_:=\s]{{1,6}}{NUMBER}(?:\s?(?:/|out of)\s?{NUMBER})?[\"'*_`.)}}\]\s]*\Z", re.IGNORECASE
+)
+"""The end of an answer with a score: "Score: 7", "**Score:** 7.5/10", {"score": 7}."""
+LAST = 200
+"""Characters at the end of an answer in which the score is looked for."""
 PREFIX = "judge:"
 """Begins the name of a judge among the sources of own code."""
 
@@ -99,13 +110,30 @@ def rubric(path: str | None, pairs: bool) -> str:
     return text
 
 
+class Declined(AssayError):
+    """A server's answer that is an error or a redirect."""
+
+    def __init__(self, status: int, place: str, body: bytes) -> None:
+        what = f"it redirects to {place[:200]!a}; name that address" if place else repr(body.decode(errors="replace"))
+        super().__init__(f"HTTP {status}: {what}")
+        self.status = status
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: urllib would send the key along, and take an answer from elsewhere for the judge's."""
+
+    def redirect_request(self, *told: Any) -> None:
+        """Returns None, which makes the redirect an error."""
+
+
 @dataclass(frozen=True)
 class Judge:
     """Scores completions by the answers of a chat model, as a component of a reward.
 
-    Score: the number after "Score:" (or the last number of the answer) divided by `scale`; it must be from 0 to
-    `scale`. With `pairs`: 1 if the completion is found better than the row's own answer, 0 if worse, 1/2 for a tie, as
-    the mean of both orders, so that a preference for a place cancels out.
+    Score: the number after "Score:" with which the answer ends, divided by `scale`; it must be from 0 to `scale`, and
+    what it is out of, if that is said, must be `scale`. With `pairs`: 1 if the completion is found better than the
+    row's own answer, 0 if worse, 1/2 for a tie, as the mean of both orders, so that a preference for a place cancels
+    out.
     """
 
     url: str
@@ -118,21 +146,29 @@ class Judge:
     def __call__(self, rows: Sequence[dict[str, Any]]) -> list[float | None]:
         """Returns the score of each row; OwnCodeError names the server if answers are missing."""
         if not self.pairs:
-            return [self.number(one) for one in self.answers([filled(self.prompt, row) for row in rows])]
+            prompts = [filled(self.prompt, row) for row in rows]
+            return [self.number(one) for one in self.answers(prompts, self.stated_score)]
         both = [[filled(self.prompt, row | one) for row in rows] for one in ({}, {"swapped": True})]
-        answers = self.answers([*both[0], *both[1]])
+        answers = self.answers([*both[0], *both[1]], preference)
         first, second = answers[: len(rows)], answers[len(rows) :]
         return [(self.win(a, "A") + self.win(b, "B")) / 2 for a, b in zip(first, second, strict=True)]
 
+    def stated_score(self, answer: str) -> float | None:
+        """Returns the score with which an answer ends, from 0 to 1; None if there is none."""
+        stated = STATED.search(answer[-LAST:])
+        if stated is None or float(stated[2] or self.scale) != self.scale or not 0.0 <= float(stated[1]) <= self.scale:
+            return None
+        return float(stated[1]) / self.scale
+
     def number(self, answer: str) -> float:
-        """Returns the score that an answer states, from 0 to 1."""
-        stated = re.findall(rf"[Ss]core[^\w-]{{0,5}}{NUMBER}", answer) or re.findall(NUMBER, answer)
-        if not stated or not 0.0 <= float(stated[-1]) <= self.scale:
+        """Returns the score that an answer states, from 0 to 1; OwnCodeError for one without."""
+        found = self.stated_score(answer)
+        if found is None:
             raise OwnCodeError(
                 f"judge {self.url} ({self.model}) gave no score from 0 to {self.scale:g}: {answer[-80:]!a}. Change the "
-                "rubric (--judge-prompt) so that it asks for one"
+                'rubric (--judge-prompt) so that it asks for a last line "Score: N"'
             )
-        return float(stated[-1]) / self.scale
+        return found
 
     def win(self, answer: str, own: str) -> float:
         """Returns 1 if an answer prefers `own` (A or B), 1/2 for a tie, else 0."""
@@ -145,49 +181,71 @@ class Judge:
         return first if own == "A" else 1.0 - first
 
     # ------------------------------------------------------------------------------------------------ answers
-    def answers(self, prompts: Sequence[str]) -> list[str]:
-        """Returns the judge's answer to each prompt; those that are not kept are asked for side by side."""
+    def answers(self, prompts: Sequence[str], reading: Callable[[str], float | None] = len) -> list[str]:
+        """Returns the judge's answer to each prompt; those that are not kept are asked for side by side. Kept are
+        answers in which `reading` finds a value.
+        """
         self.read()
-        missing = list(dict.fromkeys(one for one in prompts if key_of(self.model, one) not in self.known))
+        known = {one: self.known.get(key_of(self.model, one)) for one in prompts}
+        missing = [one for one, answer in known.items() if answer is None or reading(answer) is None]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(self.tried, missing))
         faults = [one for one in found if isinstance(one, Exception)]
         for prompt, answer in zip(missing, found, strict=True):
             if isinstance(answer, str):
-                self.keep(key_of(self.model, prompt), answer)
+                known[prompt] = answer
+                if reading(answer) is not None:
+                    self.keep(key_of(self.model, prompt), answer)
         if faults:
             raise OwnCodeError(
                 f"judge {self.url} did not answer {len(faults)} of {len(prompts)} prompts after {TRIES} tries "
                 f"({faults[0]}). Start the server; answers so far are kept"
             )
-        return [self.known[key_of(self.model, one)] for one in prompts]
+        return [known[one] or "" for one in prompts]
 
     def tried(self, prompt: str) -> str | Exception:
-        """Returns the answer, or the error of the last try; errors that another try cannot change are tried once."""
+        """Returns the answer, or the error of the last try; errors that another try cannot change are tried once. One
+        try has `SECONDS`, all of them have `ALL_SECONDS`, however slowly the server sends.
+        """
         error: Exception = AssertionError()
+        end = time.monotonic() + ALL_SECONDS
         for place in range(TRIES):
             if place:
                 time.sleep(WAIT * 2 ** (place - 1))
+            left = end - time.monotonic()
+            if left <= 0:
+                break
             try:
-                return self.asked(prompt)
-            except urllib.error.HTTPError as one:
-                error = AssayError(f"HTTP {one.code}: {one.read(200).decode(errors='replace')!a}")
-                if one.code < 500 and one.code not in (408, 409, 429):
+                return str(within(min(left, SECONDS), partial(self.asked, prompt), "the server"))
+            except Declined as one:
+                error = one
+                if one.status < 500 and one.status not in (408, 409, 429):
                     return error
-            except (OSError, ValueError, KeyError, IndexError, TypeError) as one:
+            except Overtime as one:
+                error = AssayError(str(one).partition(". ")[0])
+            except (OSError, ValueError, LookupError, TypeError, RecursionError, HTTPException) as one:
                 error = AssayError(f"{type(one).__name__}: {one}")
         return error
 
     def asked(self, prompt: str) -> str:
-        """Sends one prompt and returns the answer's text."""
+        """Sends one prompt and returns the answer's text; Declined if the server answers with an error or a redirect,
+        which is not followed: the key is for this address alone.
+        """
         body = {"model": self.model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(KEY):
             headers["Authorization"] = f"Bearer {key}"
         address = f"{self.url.rstrip('/')}/chat/completions"
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
-            content = json.load(response)["choices"][0]["message"]["content"]
+        try:
+            with urllib.request.build_opener(NoRedirect).open(request, timeout=SECONDS) as response:
+                sent = response.read(MOST_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Declined(error.code, error.headers.get("Location", ""), error.read(200)) from None
+        if len(sent) > MOST_BYTES:
+            raise ValueError(f"the answer has more than {MOST_BYTES:,} bytes")
+        content = json.loads(sent)["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise TypeError("the answer has no text")
         return content
@@ -223,7 +281,7 @@ class LocalJudge(Judge):
 
     function: Callable[[list[str]], Sequence[str]] = list
 
-    def answers(self, prompts: Sequence[str]) -> list[str]:
+    def answers(self, prompts: Sequence[str], reading: Callable[[str], float | None] = len) -> list[str]:
         """Returns the function's answers; OwnCodeError unless it gives one text for each prompt."""
         try:
             found = list(self.function(list(prompts)))
