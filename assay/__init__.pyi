@@ -11,7 +11,8 @@ from assay.core.recipe import Copy as Copy, Recipe as Recipe, Stage as Stage
 from assay.core.record import Experience as Experience
 from assay.engine.placement import Placement as Placement
 from assay.recipes import presets as presets
-from assay.runs.compare import compare as compare
+from assay.runs.compare import ablate as ablate, compare as compare, tune as tune
+from assay.runs.evaluate import evaluate as evaluate
 from assay.runs.run import Run as Run, load as load, resume as resume, train as train
 from assay.runs.stacked import train_stacked as train_stacked
 from assay.version import __version__ as __version__

@@ -18,44 +18,30 @@ from assay.core.errors import AssayError
 from assay.report import comparison as comparison_tables
 from assay.report import tables
 from assay.runs import ablation, comparison
-from assay.runs.plan import make_plan
 from assay.runs.plot import interval_bars
 
 
 def ablate(options: argparse.Namespace) -> int:
     """`assay ablate A B --task T`: exit code 1 if a run failed."""
     chosen = plan_arguments(options)
-    first, second = (make_plan(name, options.task, **chosen).recipe for name in (options.first, options.second))
-    found = ablation.factors_of(first, second)
-    arms = ablation.arms_of(first, second, found)
-    out = tables.console()
+    jobs = parallel_runs(options.jobs, chosen)
+    ends = (options.first, options.second)
+    planned = ablation.planned(*ends, options.task, chosen, options.seeds, options.out, options.budget, jobs)
+    out, found, setup = tables.console(), planned.factors, planned.setup
     if options.dry:
-        out.print(factor_table(first.name, second.name, found))
-        out.print(f"{len(arms)} arms: {', '.join(arm.name for arm in arms.values())}", markup=False)
+        out.print(factor_table(planned.first, planned.second, found))
+        out.print(f"{len(planned.arms)} arms: {', '.join(arm.name for arm in planned.arms.values())}", markup=False)
         return 0
-    name = f"ablate-{first.name}-{second.name}-{comparison.plain_name(options.task)}"
-    folder = options.out or Path("runs") / name
-    kept = {name: value for name, value in chosen.items() if name not in ("settings", "preset")}  # the arms have them
-    steps = second.steps if options.steps is None and options.decisions is None else options.steps
-    setup = comparison.Setup(
-        tuple(arms.values()),
-        (options.task,),
-        folder,
-        options.seeds,
-        kept | {"steps": steps},
-        options.budget,
-        parallel_runs(options.jobs, chosen),
-    )
+    folder = setup.folder
     with comparison_tables.Board(setup, out, quiet=options.json) as board, opened_pool(options, folder) as pool:
         outcome = comparison.run(replace(setup, pool=pool), board)
-    facts = {"first": first.name, "second": second.name, "task": options.task, "steps": steps}
-    facts |= ablation.facts(found, arms, outcome)
+    facts = ablation.Ablation(planned, outcome).facts
     store.write_json(folder / "ablation.json", facts)
     paths = [*figures(facts, folder), *comparison_tables.save(outcome, facts)]
     if options.json:
         print(json.dumps({"folder": str(folder)} | facts, indent=2))
         return int(bool(outcome.failures))
-    out.print(factor_table(first.name, second.name, found))
+    out.print(factor_table(planned.first, planned.second, found))
     show(facts, out)
     for path in [*paths, folder]:
         out.print(f"{'folder' if path == folder else path.suffix[1:]:7} {path}", markup=False)

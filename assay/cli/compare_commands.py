@@ -8,15 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.cli.options import opened_pool, parallel_runs, plan_arguments
-from assay.core.errors import AssayError
 from assay.report import comparison as comparison_tables
 from assay.report import tables
 from assay.runs import comparison, search
-from assay.runs.checks import checked_folder, checked_seeds
-from assay.statistics.tuning import HyperbandSearch, RandomSearch, TuningPlan
-from assay.statistics.tuning import tune as run_search
-
-MOST_TRIALS = 100_000
+from assay.statistics.tuning import HyperbandSearch, RandomSearch
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -49,25 +44,16 @@ def compare(options: argparse.Namespace) -> int:
 
 def tune(options: argparse.Namespace) -> int:
     """`assay tune`: searches settings on some seeds and reports the score on fresh ones."""
-    checked_seeds(options.tuning_seeds, "--tuning-seeds")
-    checked_seeds(options.seeds)
-    if not 1 <= options.trials <= MOST_TRIALS:
-        raise AssayError(f"--trials is {options.trials}. Use a number from 1 to {MOST_TRIALS:,}.")
     space = search.parsed_space(options.search)
-    folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
-    checked_folder(folder, ("trials.jsonl",))
+    folder = options.out or search.folder_of(options.name, options.task)
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
     chosen = plan_arguments(options)
     extra = {name: value for name, value in chosen.items() if name != "steps"}
     jobs = parallel_runs(options.jobs, chosen)
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell, jobs)
-    training.check(space)
-    first = options.tuning_seeds
-    plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)
     how = HyperbandSearch() if options.hyperband else RandomSearch()
     with opened_pool(options, folder) as training.pool:
-        journal = folder / "trials.jsonl"
-        found = run_search(space, training, plan, search=how, journal=journal, ahead=training.ahead)
+        found = search.tuned(training, space, options.trials, options.tuning_seeds, options.seeds, how)
     if options.json:
         rows = [{"settings": dict(one.settings), "share": one.fraction, "score": one.score} for one in found.trials]
         facts = {"settings": dict(found.settings), "reported": vars(found.reported), "tuning": vars(found.tuning)}

@@ -16,6 +16,7 @@ from assay.cli.parsing import Parser
 from assay.runs.options import GatherOptions, add_run_groups
 from assay.runs.options.group import add_group
 from assay.runs.options.placement import PlacementOptions
+from assay.runs.options.scoring import RebuiltOptions, ScoringOptions
 from assay.runs.options.training import LoggerOptions, PoolOptions, SeedOptions, TrainingOptions
 
 WHERE = dict.fromkeys(("device", "micro_batch", "tokens", "recompute", "compiled", "deterministic"), "")
@@ -138,34 +139,12 @@ def add_list_options(one: argparse.ArgumentParser) -> None:
 def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.ArgumentParser) -> None:
     """Adds the options of both commands."""
     evaluate.add_argument("folder", type=Path, help="run folder")
-    evaluate.add_argument(
-        "--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes; a row once)"
-    )
-    evaluate.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
-    evaluate.add_argument(
-        "--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)"
-    )
-    evaluate.add_argument("--temperature", type=float, metavar="X", help="temperature (default: the policy's own)")
-    evaluate.add_argument("--task", help="another task or file to score on; all rows of one file are held out")
-    evaluate.add_argument("--passk", metavar="K,K", help="also pass@k for these k, unbiased, from --samples answers")
-    evaluate.add_argument("--majority", action="store_true", help="also the score of the majority of --samples answers")
-    text = "count --passk and --majority by this reward alone, after training on several, and print its mean"
-    evaluate.add_argument("--of", metavar="REWARD", help=text)
-    text = "also how often N judgements with their scores summed put the best response first (a judge's prompts)"
-    evaluate.add_argument("--votes", type=int, metavar="N", help=text)
-    evaluate.add_argument("--out", type=Path, metavar="FILE", help="write one JSON line per prompt: answers and scores")
-    text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
-    evaluate.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
-    evaluate.add_argument("--data", metavar="FILE", help="infer it from this dataset instead of the run's own")
-    text = "film N held-out episodes (Gymnasium environments)"
-    evaluate.add_argument("--video", type=int, default=0, metavar="N", help=text)
-    text = "device of the policy: cpu, cuda or cuda:N (default: that of the run)"
-    evaluate.add_argument("--device", metavar="DEVICE", help=text)
-    add_checkpoint_option(evaluate)
+    add_group(evaluate, ScoringOptions)
+    add_group(evaluate, RebuiltOptions)
     export.add_argument("folder", type=Path, help="run folder")
     text = "folder to create, or policy.pt, policy.pt2, policy.onnx for a control policy"
     export.add_argument("target", type=Path, help=text)
-    add_checkpoint_option(export)
+    add_group(export, ScoringOptions, only={"checkpoint": ""})
     export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")
     text = "write the weights as a folder of torch.distributed.checkpoint"
     export.add_argument("--dcp", action="store_true", help=text)
@@ -190,12 +169,6 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
     """Adds the options that train and compare share."""
     add_group(one, TrainingOptions)
     add_run_groups(one)
-
-
-def add_checkpoint_option(one: argparse.ArgumentParser) -> None:
-    """Adds the option that names a checkpoint of a run."""
-    text = "checkpoint to use: a step, or best, the one with the best held-out score (default: the newest)"
-    one.add_argument("--checkpoint", metavar="best|STEP", help=text)
 
 
 def add_data_commands(one: argparse.ArgumentParser) -> None:

@@ -79,10 +79,10 @@ FUNCTIONS = {
 
 
 def recorded_name(function: Any) -> str:
-    """Returns the name under which run folders and verdicts record a function."""
+    """Returns the name under which run folders and verdicts record a function; of a callable object, its class's."""
     inner = FUNCTIONS.get(function.__module__)
     module = function.__module__ if inner is None else f"{function.__module__}.{inner}"
-    return f"{module}.{function.__qualname__}"
+    return f"{module}.{getattr(function, '__qualname__', None) or type(function).__qualname__}"
 
 
 def moved_to(name: str) -> str | None:

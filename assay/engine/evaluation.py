@@ -13,7 +13,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Certified, Draw, Experience, Need, Scored, State
+from assay.core.record import Certified, Draw, Experience, Need, Scored, State, concatenate
 from assay.core.slots import (
     Certificate,
     CountedTask,
@@ -159,20 +159,19 @@ def evaluate(
     samples: int = 1,
     greedy: bool | None = None,
     reference: Any = None,
+    rows: int = 0,
 ) -> Evaluated:
-    """Returns scores; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an uncertain
-    task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities; for files
-    with sources also `evaluation_from/SOURCE`; for pairs with a `reference` also `evaluation_margin`.
+    """Returns scores, with at most `rows` episodes played at a time (0: all at once); for a task with costs also
+    `evaluation_cost`, the mean total cost of an episode; for an uncertain task also `evaluation_worst`, the mean score
+    under the worst regime; for an exact task its quantities; for files with sources also `evaluation_from/SOURCE`; for
+    pairs with a `reference` also `evaluation_margin`.
     """
     count = num_starts(task, num)
     if isinstance(task, PairedTask):
         return pair_scores(actor, task, count, reference)
     if greedy is None:
         greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
-    starts = np.repeat(np.arange(count, dtype=np.int64), samples)
-    which = np.tile(np.arange(samples, dtype=np.int64), count)
-    played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
-    played = task.judge(played, 1)
+    played = played_apart(actor, task, count, samples, greedy=greedy, rows=rows)
     result: np.ndarray = played.column("score").double().numpy()
     more = task.exact(actor) if isinstance(task, ExactTask) and isinstance(actor, Scoring) else {}
     more |= component_means(played)
@@ -182,6 +181,20 @@ def evaluate(
     if played.cost is not None:
         more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
     return Evaluated(result, more | by_source(task, played, result), played)
+
+
+def played_apart(actor: Any, task: Task, count: int, samples: int, *, greedy: bool, rows: int = 0) -> Experience:
+    """Returns the judged episodes of the first held-out starts, at most `rows` played at a time; those of a start stay
+    together. Draws belong to start and sample, so that the number of rows changes no score.
+    """
+    size = max(1, rows // samples) if rows else count
+    parts = []
+    for first in range(0, count, size):
+        some = np.arange(first, min(count, first + size), dtype=np.int64)
+        which = np.tile(np.arange(samples, dtype=np.int64), len(some))
+        played = task.play(actor, np.repeat(some, samples), which, Draw(0, (7,)), split=1, greedy=greedy)
+        parts.append(task.judge(played, 1))
+    return concatenate(parts)
 
 
 def described(found: Evaluated, task: Task, number: int) -> list[dict[str, Any]]:

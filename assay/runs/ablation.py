@@ -19,6 +19,8 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,9 @@ from assay.core.difference import Change, brief, differences, taken
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
-from assay.runs.comparison import Arm, Outcome
+from assay.runs.comparison import Arm, Outcome, Setup, plain_name
+from assay.runs.notebook import html_table
+from assay.runs.plan import make_plan
 from assay.statistics.intervals import Estimate, mean_interval
 
 MOST = 4
@@ -189,6 +193,66 @@ def arm_name(first: str, second: str, short: Sequence[str], chosen: Chosen) -> s
     if len(left) < len(chosen):
         return "".join([first, *(f" - {short[place]}" for place in left)])
     return "".join([second, *(f" + {short[place]}" for place in sorted(chosen))])
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An ablation to run: both ends, what is swapped between them, and the comparison of all arms."""
+
+    first: str
+    second: str
+    factors: list[Factor]
+    arms: Mapping[Chosen, Arm]
+    setup: Setup
+
+
+def planned(
+    first: str | Recipe,
+    second: str | Recipe,
+    task: str,
+    arguments: Mapping[str, Any],
+    seeds: int,
+    out: Path | None = None,
+    minutes: float | None = None,
+    workers: int | None = None,
+) -> Planned:
+    """Returns the arms between two methods on a task, to be trained with these arguments of a plan for as many steps as
+    the second, unless these say otherwise.
+    """
+    ends = [make_plan(one, task, **arguments).recipe for one in (first, second)]
+    found = factors_of(*ends)
+    arms = arms_of(*ends, found)
+    names = [one.name for one in ends]
+    folder = out or Path("runs") / f"ablate-{'-'.join(names)}-{plain_name(task)}"
+    kept = {name: value for name, value in arguments.items() if name not in ("settings", "preset")}  # arms have them
+    if kept.get("steps") is None and kept["options"].environment.decisions is None:
+        kept["steps"] = ends[1].steps
+    setup = Setup(tuple(arms.values()), (task,), folder, seeds, kept, minutes, workers)
+    return Planned(*names, found, arms, setup)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A finished ablation: what was swapped, and what came out."""
+
+    planned: Planned
+    outcome: Outcome
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Returns the ablation as JSON: both ends, and `facts` of the factors."""
+        ends = {"first": self.planned.first, "second": self.planned.second}
+        about = {"task": self.planned.setup.tasks[0], "steps": self.planned.setup.options.get("steps")}
+        return ends | about | facts(self.planned.factors, self.planned.arms, self.outcome)
+
+    def _repr_html_(self) -> str:
+        """Returns the share of each part in the difference, for a notebook."""
+        found, first, second = self.facts, self.planned.first, self.planned.second
+        names = ("share", "added", "removed", "interaction")
+        rows = [[row["short"], *(str(Estimate(**row[name])) for name in names)] for row in found["rows"]]
+        rows.append(["all", str(Estimate(**found["total"])), "", "", ""])
+        headings = [f"{first} - {second}", "share", f"added to {second}", f"removed from {first}", "interaction"]
+        return html_table(headings, rows)
 
 
 # ---------------------------------------------------------------------------------------------------- shares

@@ -1,4 +1,8 @@
-"""`assay.compare`: several methods on the same tasks and seeds, from Python."""
+"""`assay.compare`, `assay.ablate` and `assay.tune` from Python: many runs on the same tasks and seeds.
+
+Runs are processes of their own. Objects that only this process knows (functions and classes of a notebook) run here
+instead, one run after the other.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,20 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.placement import Placement
-from assay.runs import comparison, hardware
-from assay.runs.given_rows import task_of_rows
+from assay.runs import ablation, comparison, hardware, search
+from assay.runs.given import MethodLike, given_method, is_of_this_process, named_task
+from assay.runs.in_turn import InTurn
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.options import RunOptions
-from assay.runs.user_code.addresses import PYTHON
+from assay.runs.pools import Pool, Processes
+from assay.statistics.tuning import Choice, HyperbandSearch, RandomSearch, Space, Tuned, Uniform, Whole
 
-Methods = Sequence[str | Recipe] | Mapping[str, str | Recipe]
-"""Words of the command line (NAME, NAME:VARIANT, NAME:path=value), recipes, or either by the name of the arm."""
+Methods = Sequence[MethodLike] | Mapping[str, MethodLike]
+"""Words of the command line (NAME, NAME:VARIANT, NAME:path=value), recipes, METHODs and functions that make recipes, or
+any of them by the name of the arm."""
+Ranges = Mapping[str, str | tuple[float, float] | list[Any] | Uniform | Whole | Choice]
+"""Settings to search: "low:high:log" as on the command line, (low, high), a list of values, or a range of
+`assay.statistics.tuning`."""
 
 
 def compare(
@@ -44,42 +54,144 @@ def compare(
 
     `task` is one task as `assay.train` takes it, or a list of names. `seeds` None lets the sequential test choose their
     number. `budget` is in minutes: after it no further run starts, and the same call goes on. `jobs` is the number of
-    runs at a time. The other arguments are those of `assay.train`. Runs are processes of their own, which do not
-    know the functions of a notebook: these are refused.
+    runs at a time. The other arguments are those of `assay.train`. Runs are processes of their own; with objects that
+    only this process knows they run here, one after the other.
     """
     several = isinstance(task, list) and bool(task) and all(isinstance(one, str) for one in task)
-    found = [task_of_rows(one) for one in (task if several else [task])]
-    tasks = [one for one in found if isinstance(one, str)]
-    if len(tasks) < len(found):
-        raise AssayError("task is an object. Runs of a comparison are processes: name it as FILE.py:NAME.")
+    tasks = [named_task(one) for one in (task if several else [task])]
+    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": tuple(data)}
+    arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
+    arms = arms_of(methods)
+    pool, jobs = pool_of([*tasks, *(arm.method for arm in arms)], arguments, jobs)
+    folder = Path(out) if out is not None else Path("runs") / f"compare-{'-'.join(map(comparison.plain_name, tasks))}"
+    return comparison.run(comparison.Setup(arms, tuple(tasks), folder, seeds, arguments, budget, jobs, pool=pool))
+
+
+def ablate(
+    first: MethodLike,
+    second: MethodLike,
+    task: Any,
+    *,
+    seeds: int = 5,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    budget: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+    warmup: int | None = None,
+    evaluations: int | None = None,
+    model: str | None = None,
+    data: Sequence[str] = (),
+    preset: str | None = None,
+    options: RunOptions = RunOptions(),
+    **keywords: Unpack[Keywords],
+) -> ablation.Ablation:
+    """Finds which parts carry the difference between two methods, as `assay ablate`; in a notebook, a table of shares.
+
+    Every part in which they differ is swapped by itself from both ends, and in all combinations if there are at most
+    four. The other arguments are those of `assay.compare`.
+    """
+    word = named_task(task)
+    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": tuple(data)}
+    arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
+    ends = [given_method(one) for one in (first, second)]
+    pool, jobs = pool_of([word, *ends], arguments, jobs)
+    planned = ablation.planned(*ends, word, arguments, seeds, Path(out) if out is not None else None, budget, jobs)
+    planned = replace(planned, setup=replace(planned.setup, pool=pool))
+    return ablation.Ablation(planned, comparison.run(planned.setup))
+
+
+def tune(
+    method: MethodLike,
+    task: Any,
+    search_space: Ranges,
+    *,
+    trials: int = 16,
+    tuning_seeds: int = 2,
+    seeds: int = 5,
+    hyperband: bool = False,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    warmup: int | None = None,
+    model: str | None = None,
+    data: Sequence[str] = (),
+    preset: str | None = None,
+    options: RunOptions = RunOptions(),
+    **keywords: Unpack[Keywords],
+) -> Tuned:
+    """Searches settings on some seeds and reports the score of the best on fresh ones, as `assay tune`.
+
+    `search_space` maps settings to their ranges, `{"learning_rate": "1e-5:1e-2:log", "group_size": [4, 8]}`. A search
+    in the same folder is resumed. The other arguments are those of `assay.compare`.
+    """
+    word, name = named_task(task), given_method(method)
+    if isinstance(name, Recipe):
+        raise AssayError(f"recipe '{name.name}' has no settings by a method's name. Give the function that makes it.")
+    told = {"settings": settings, "warmup": warmup, "model": model, "data": tuple(data), "preset": preset}
+    arguments = plan_arguments(told, options, keywords, None)
+    pool, jobs = pool_of([word, name], arguments, jobs)
+    folder = Path(out) if out is not None else search.folder_of(name, word)
+    training = search.Training(name, word, steps, folder, arguments, workers=jobs, pool=pool)
+    how = HyperbandSearch() if hyperband else RandomSearch()
+    return search.tuned(training, space_of(search_space), trials, tuning_seeds, seeds, how)
+
+
+# ---------------------------------------------------------------------------------------------------- arguments
+def plan_arguments(
+    told: Mapping[str, Any], options: RunOptions, keywords: Mapping[str, Any], evaluations: int | None
+) -> dict[str, Any]:
+    """Returns the arguments of `make_plan` that a call names, with defaults of the hardware."""
     options, placement, given = with_keywords(options, None, keywords)
-    told = [word for word in (*options.own.reward, *options.own.tool) if word.startswith(PYTHON)]
-    if told:
-        name = told[0].removeprefix(PYTHON).partition("=")[0]
-        raise AssayError(f"'{name}' is no function of a file. Runs of a comparison are processes: use FILE.py:{name}.")
-    where, options = hardware.chosen(model, options, settings or {}, placement or Placement(), **given)
     if evaluations is not None:
         options = replace(options, cadence=replace(options.cadence, evaluations=evaluations))
-    told_plan = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": tuple(data)}
-    arguments = {**told_plan, "preset": preset, "options": options, "placement": where}
-    folder = Path(out) if out is not None else Path("runs") / f"compare-{'-'.join(map(comparison.plain_name, tasks))}"
-    return comparison.run(comparison.Setup(arms_of(methods), tuple(tasks), folder, seeds, arguments, budget, jobs))
+    where, options = hardware.chosen(told["model"], options, told["settings"] or {}, placement or Placement(), **given)
+    return {**told, "options": options, "placement": where}
+
+
+def pool_of(named: Sequence[str | Recipe], arguments: Mapping[str, Any], jobs: int | None) -> tuple[Pool, int | None]:
+    """Returns where runs run, and how many at a time: processes, or this one for objects that only it knows; in turn
+    on a GPU.
+    """
+    words = [one for one in named if isinstance(one, str)]
+    words += [source for group in arguments["options"] for source in group.sources()]
+    if is_of_this_process(words):
+        return InTurn(), 1
+    on_gpu = arguments["placement"].is_on_gpu
+    return Processes(), 1 if jobs is None and on_gpu else jobs
 
 
 def arms_of(methods: Methods) -> tuple[comparison.Arm, ...]:
-    """Returns the arms of methods by word, of recipes, or of both by name."""
+    """Returns the arms of methods by word, of recipes and of objects, or of any of them by name."""
     if isinstance(methods, str):
         raise AssayError(f"methods is '{methods}'. Give a list: [\"{methods}\", ...].")
     if isinstance(methods, Mapping):
-        found = {
-            name: comparison.parsed_arms([one])[0] if isinstance(one, str) else one for name, one in methods.items()
-        }
-        return tuple(
-            replace(one, name=name) if isinstance(one, comparison.Arm) else comparison.Arm(name, one)
-            for name, one in found.items()
-        )
-    arms = [
-        comparison.parsed_arms([one])[0] if isinstance(one, str) else comparison.Arm(one.name, one) for one in methods
-    ]
+        return tuple(replace(arm_of(one), name=name) for name, one in methods.items())
+    arms = [arm_of(one) for one in methods]
     names = numbered([arm.name for arm in arms])
     return tuple(replace(arm, name=name) for arm, name in zip(arms, names, strict=True))
+
+
+def arm_of(method: MethodLike) -> comparison.Arm:
+    """Returns the arm of one method."""
+    if isinstance(method, str):
+        return comparison.parsed_arms([method])[0]
+    found = given_method(method)
+    return comparison.Arm(found.name if isinstance(found, Recipe) else found.rpartition(":")[2], found)
+
+
+def space_of(ranges: Ranges) -> Space:
+    """Returns a search space of texts, pairs, lists and ranges."""
+    found: dict[str, Uniform | Whole | Choice] = {}
+    for path, one in ranges.items():
+        if isinstance(one, str):
+            found[path] = search.parsed_range(f"{path}={one}", one)
+        elif isinstance(one, tuple):
+            if len(one) != 2:
+                raise AssayError(f"'{path}' has the range {one}. Give (low, high), or a list of values.")
+            whole = all(isinstance(end, int) for end in one)
+            found[path] = Whole(int(one[0]), int(one[1])) if whole else Uniform(*map(float, one))
+        else:
+            found[path] = Choice(tuple(one)) if isinstance(one, list) else one
+    return Space(found)

@@ -13,20 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
-from assay.core.slots import Task
 
 FOLDER = Path("runs") / "data"
 """Where rows are written."""
 
 
-def task_of_rows(task: Any) -> str | Task:
-    """Returns a task by its name or as it is; of rows the address of the file, or of two files, that they are written
-    to. AssayError names a row that is no dict of JSON values.
+def address_of_rows(task: Any) -> str:
+    """Returns the address of the file that rows are written to, or of two files for a pair (training, held out).
+    AssayError names a row that is no dict of JSON values.
     """
-    if isinstance(task, Path):
-        return str(task)
-    if isinstance(task, str | Task):
-        return task
     if isinstance(task, tuple):
         return ",".join(str(written_rows(rows)) for rows in task)
     return str(written_rows(task))
@@ -53,8 +48,8 @@ def iterate_rows(rows: Any) -> Iterable[Any]:
         return found
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise AssayError(
-            f"task is a {type(rows).__name__}. Give a name, a file, a task, a list of dicts, a datasets.Dataset of one "
-            "split, or a table of pandas"
+            f"task is a {type(rows).__name__}. Give a name, a file, a task, an environment's class, a list of dicts, a "
+            "datasets.Dataset of one split, or a table of pandas"
         )
     return rows
 

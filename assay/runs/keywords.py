@@ -17,13 +17,15 @@ from assay.engine.placement import Placement
 from assay.runs.options import RunOptions, run_options
 from assay.runs.options.group import flag, parsed_group
 from assay.runs.options.placement import PlacementOptions
-from assay.runs.user_code.objects import address_of_function
+from assay.runs.user_code.objects import address_of_function, address_of_object
 
 Function = Callable[..., Any]
 Own = str | Function | Sequence[str | Function] | Mapping[str | Function, float]
 """An address, a function, several of them, or a mapping from each to its weight."""
 FUNCTIONS = ("reward", "tool")
 """Options whose words name functions."""
+OBJECTS = ("judge", "wrapper")
+"""Options whose words name functions, classes or objects, without weights."""
 
 
 class Keywords(TypedDict, total=False):
@@ -37,7 +39,7 @@ class Keywords(TypedDict, total=False):
     tool_calls: int
     tool_bytes: int
     tool_timeout: float
-    judge: str
+    judge: str | Function
     judge_model: str
     judge_prompt: str
     judge_pairs: bool
@@ -66,7 +68,7 @@ class Keywords(TypedDict, total=False):
     env_workers: int
     env_ready: int
     env_set: str | Sequence[str]
-    wrapper: str | Sequence[str]
+    wrapper: str | Function | Sequence[str | Function]
     max_episode_steps: int
     one_hot: bool
     # evaluation and checkpoints
@@ -115,6 +117,8 @@ def with_keywords(
             near = option_hint(word, [flag(name) for name in names])
             near = re.sub(r"--([a-z-]+)", lambda found: f"{found[1].replace('-', '_')}=", near)
             raise AssayError(f"'{word}' is no option.{near or ' `assay train --help` lists the options.'}")
+        if word in OBJECTS:
+            value = word_of_object(word, value)
         values[names[word.rstrip("_")]] = words_of_own(word, value) if word in FUNCTIONS else value
     where = {one.name: values.pop(one.name) for one in fields(PlacementOptions) if one.name in values}
     repeatable = {one.name for group in RunOptions() for one in fields(group) if isinstance(one.default, tuple)}
@@ -141,3 +145,14 @@ def words_of_own(option: str, value: Own) -> tuple[str, ...]:
     return tuple(
         one if isinstance(one, str) else address_of_function(one, option, place) for place, one in enumerate(several)
     )
+
+
+def word_of_object(option: str, value: Any) -> Any:
+    """Returns a function, class or object as the word of an option, several of a list as a tuple; text stays."""
+    if isinstance(value, list | tuple):
+        return tuple(word_of_object(option, one) for one in value)
+    if value is None or isinstance(value, str):
+        return value
+    if not callable(value):
+        raise AssayError(f"{option}={value!r:.60} cannot be called. Give a function or class, or FILE.py:NAME as text.")
+    return address_of_object(value, option)

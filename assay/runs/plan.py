@@ -38,6 +38,7 @@ from assay.runs.options.group import parsed_group, record_of, words_of
 from assay.runs.options.placement import PlacementOptions
 from assay.runs.options.training import TrainingOptions
 from assay.runs.systems import as_the_method_runs
+from assay.runs.user_code.addresses import PYTHON
 from assay.runs.user_code.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.runs.user_code.reward_model import reward_model
 from assay.runs.user_code.reward_range import with_range
@@ -337,7 +338,7 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
 
 
 def repeat_command(plan: Plan) -> str:
-    """Returns the command that starts the same run again; "" for a recipe that was made in Python."""
+    """Returns the command that starts the same run again; "" for one made with objects of Python."""
     if plan.method is None or plan.address is None:
         return ""
     preset = None if plan.preset == chosen_preset(plan.task, bool(plan.data)) else plan.preset
@@ -352,11 +353,11 @@ def repeat_command(plan: Plan) -> str:
     words = ["assay", "train", plan.method, "--task", plan.address, *words_of(training), "--seed", str(plan.seed)]
     where = replace(parsed_group(PlacementOptions, vars(plan.placement)), compiled=False)
     words += [*words_of(where), *hardware.words(plan.model, plan.placement, options, plan.settings), *options.words()]
-    return shlex.join(words)
+    return "" if any(PYTHON in word for word in words) else shlex.join(words)
 
 
-def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
-    """Returns the plan that a run folder was started with, from its config.json.
+def plan_of(folder: str | Path, *, accept_changed_code: bool = False, model: str | None = None) -> Plan:
+    """Returns the plan that a run folder was started with, from its config.json; its pretrained model is at `model`.
 
     Own code is loaded only if it is what the folder records; `accept_changed_code` also allows files that have changed
     since.
@@ -382,7 +383,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
         settings=config["settings"],
         warmup=config["warmup"],
         placement=Placement(precision=precision_of(config["precision"]), **vars(where)),
-        model=config["model"],
+        model=model or config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
         preset=str(config.get("preset", CLASSIC)),
         options=run_options(config.get("options", {}) | config.get("cadence", {})),

@@ -20,6 +20,7 @@ from assay.engine.guards.correctness import Alarm, Alarms
 from assay.runs import plot
 from assay.runs.deploy import with_predict
 from assay.runs.notebook import html_table, svg_curves
+from assay.runs.plan import Plan
 from assay.runs.progress import Noted
 from assay.runs.ranges import range_of
 from assay.statistics.intervals import Change, Estimate, measured_change
@@ -42,6 +43,8 @@ class Run:
     """Why training stopped before its last step; "" if it did not."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Time by phase: sample, reward, credit, update, evaluate, save."""
+    plan: Plan | None = field(default=None, repr=False)
+    """What decided its numbers; None for one that was only read."""
 
     @property
     def policy(self) -> Any:

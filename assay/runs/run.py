@@ -6,7 +6,7 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
 from assay.engine import evaluation
 from assay.engine.engine import Engine
 from assay.engine.gloo import RankLost
@@ -32,7 +31,7 @@ from assay.runs.distributed.checks import check_gathering
 from assay.runs.distributed.ranks import Team
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
-from assay.runs.given_rows import task_of_rows
+from assay.runs.given import MethodLike, given_method, given_task
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.library_versions import check_base
 from assay.runs.options import RunOptions
@@ -43,7 +42,7 @@ from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
 from assay.runs.user_code.known_runs import trust
-from assay.runs.user_code.objects import address_of_function
+from assay.runs.user_code.objects import remember
 from assay.runs.user_code.running import own_code
 from assay.runs.warm_start import chosen, weights_from
 from assay.runs.worker import Callback, Listeners, Worker, fitting, restore
@@ -149,7 +148,7 @@ def check_folder(folder: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------------- public functions
 def train(
-    method: str | Recipe,
+    method: MethodLike,
     task: Any,
     *,
     steps: int | None = None,
@@ -168,8 +167,9 @@ def train(
     mode: Mode | None = None,
     **keywords: Unpack[Keywords],
 ) -> Run:
-    """Trains a method (by name, or a recipe of your own) on a task and returns the run. A task is a name, a file, a
-    `Task`, or rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held-out) of them.
+    """Trains a method on a task and returns the run. A method is a name, a `Recipe`, a `METHOD`, or a function
+    `recipe(preset)`. A task is a name, a file, a `Task`, a class of Gymnasium environments, a function that makes one,
+    or rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held-out) of them.
 
     `out` defaults to runs/<method>-<task>-<seed>. If the folder holds an unfinished run with the same settings, it is
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
@@ -178,12 +178,13 @@ def train(
     set of default settings: classic, mujoco or d4rl; None takes that of the task. Without a `placement` a pretrained
     model is trained on a GPU if there is one (see `assay.runs.hardware`), anything else on the CPU. The other options
     of the command line are keywords of the same name, `max_tokens=300, reward=f` (see `assay.runs.keywords`), or stand
-    in `options`; a reward or tool is an address or a function, several, or a mapping from each to its weight.
+    in `options`; a reward or tool is an address or a function, several, or a mapping from each to its weight, a judge,
+    loss, advantage, body or wrapper is an address or an object.
 
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
     """
-    task = task_of_rows(task)
+    method, task = given_method(method), given_task(task)
     options, placement, given = with_keywords(options, placement, keywords)
     if placement is None or given:
         placement, options = hardware.chosen(model, options, settings or {}, placement or Placement(), **given)
@@ -216,18 +217,17 @@ def resume(
     trust_code: bool = False,
     ranks: int | None = None,
     gatherers: int | None = None,
-    functions: Sequence[Callable[..., Any]] = (),
+    functions: Sequence[Any] | Mapping[str, Any] = (),
 ) -> Run:
     """Resumes an interrupted run, with changed own code only if that is accepted; loads a finished one, or trains it
-    for `more_steps`. `ranks` and `gatherers` replace the numbers of processes that the run had. `functions` are those
-    that the run was given as Python objects, if they are not known in this process. `trust_code` allows, from now on,
-    the code that a folder names which this user did not start on this machine.
+    for `more_steps`. `ranks` and `gatherers` replace the numbers of processes that the run had. `functions` are the
+    Python objects that the run was made with (functions, classes, objects by name), if this process does not know them.
+    `trust_code` allows, from now on, the code that a folder names which this user did not start on this machine.
 
     Schedules (learning rates, exploration) have ended with the planned steps and stay at their last value: a rate that
     went to 0 stays 0.
     """
-    for place, function in enumerate(functions):
-        address_of_function(function, "functions", place)
+    remember(functions)
     if trust_code:
         trust(folder)
     plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)

@@ -9,10 +9,15 @@ from typing import Any
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.runs import catalogue
+from assay.runs.checks import checked_folder, checked_seeds
+from assay.runs.comparison import plain_name
 from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job, Pool, Processes
-from assay.statistics.tuning import Asked, Choice, Report, Settings, Space, Uniform, Whole
+from assay.statistics.tuning import Asked, Choice, Report, Search, Settings, Space, Tuned, TuningPlan, Uniform, Whole
+from assay.statistics.tuning import tune as run_search
+
+MOST_TRIALS = 100_000
 
 
 def parsed_space(words: Sequence[str]) -> Space:
@@ -104,6 +109,27 @@ class Training:
         self.ahead([(settings, seed, budget_fraction)])
         one = self.done[self.job(settings, seed, budget_fraction).folder]
         return float("nan") if isinstance(one, Failure) else one.score
+
+
+def folder_of(method: str, task: str) -> Path:
+    """Returns the folder of a search for which none is named."""
+    return Path("runs") / f"tune-{'-'.join(map(plain_name, (method, task)))}"
+
+
+def tuned(training: Training, space: Space, trials: int, tuning_seeds: int, seeds: int, how: Search) -> Tuned:
+    """Searches the space on the first `tuning_seeds` seeds and reports the best settings on the `seeds` after them; a
+    search in the same folder is resumed. AssayError for numbers out of range, before compute is spent.
+    """
+    checked_seeds(tuning_seeds, "--tuning-seeds")
+    checked_seeds(seeds)
+    if not 1 <= trials <= MOST_TRIALS:
+        raise AssayError(f"--trials is {trials}. Use a number from 1 to {MOST_TRIALS:,}.")
+    checked_folder(training.folder, ("trials.jsonl",))
+    training.check(space)
+    fresh = tuple(range(tuning_seeds, tuning_seeds + seeds))
+    plan = TuningPlan(trials, tuple(range(tuning_seeds)), fresh, training.steps)
+    journal = training.folder / "trials.jsonl"
+    return run_search(space, training, plan, search=how, journal=journal, ahead=training.ahead)
 
 
 def spoken(value: Any) -> str:

@@ -332,6 +332,7 @@ class Worker:
             certificate=self.certificate(),
             ended=self.ended,
             seconds=dict(self.seconds),
+            plan=self.plan,
         )
         result.draw_curve(run)
         hidden = ("recipe", "task_settings")

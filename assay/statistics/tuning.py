@@ -22,6 +22,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -189,6 +190,10 @@ class Tuned:
             f"{self.reported} on {len(self.plan.reporting_seeds)} fresh seeds, after tuning {len(self.trials)} trials "
             f"in {self.tuning_runs} runs and {self.tuning_steps} steps (optimism {self.optimism})"
         )
+
+    def _repr_html_(self) -> str:
+        """Returns the score on fresh seeds and the chosen settings, for a notebook."""
+        return f"<p>{escape(str(self))}</p><p>{escape(str(dict(self.settings)))}</p>"
 
 
 # ---------------------------------------------------------------------------------------------------- searches

@@ -12,8 +12,10 @@ import assay
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.recipes.presets import TABLE
+from assay.runs.compare import space_of
 from assay.runs.comparison import Outcome
 from assay.runs.notebook import html_table, mean_curve, svg_curves
+from assay.statistics.tuning import Choice, Uniform, Whole
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +34,58 @@ def test_methods_and_recipes_are_compared_by_name(outcome: Outcome) -> None:
     assert all(word in shown for word in ("plain", "mine", "minus plain, paired", "<svg"))
 
 
-def test_functions_of_a_notebook_are_refused() -> None:
-    with pytest.raises(AssayError, match=r"'paid' is no function of a file.*FILE\.py:paid"):
-        assay.compare(["grpo"], "sorting-3", reward=paid_of())
-    with pytest.raises(AssayError, match=r"methods is 'grpo'\. Give a list"):
-        assay.compare("grpo", "sorting-3")  # type: ignore[arg-type]
+@pytest.mark.filterwarnings("ignore:rewards and held-out scores")
+def test_functions_of_a_notebook_are_compared_in_this_process(tmp_path: Path) -> None:
+    seen: list[str] = []
 
-
-def paid_of():  # type: ignore[no-untyped-def]
     def paid(completions: list[str]) -> list[float]:
+        seen.extend(completions)
         return [1.0 for _ in completions]
 
-    return paid
+    found = assay.compare(
+        ["grpo", "rloo"], "sorting-3", reward=paid, seeds=1, steps=1, warmup=0, prompts=2, group_size=2, eval_prompts=4,
+        evaluations=0, out=tmp_path / "out",
+    )  # fmt: skip
+    assert seen
+    assert [one.score for one in found.results] == [1.0, 1.0]
+
+
+def test_one_name_is_no_list_of_methods() -> None:
+    with pytest.raises(AssayError, match=r"methods is 'grpo'\. Give a list"):
+        assay.compare("grpo", "sorting-3")
+
+
+def test_a_function_that_makes_a_recipe_is_an_arm(tmp_path: Path) -> None:
+    def mine(preset: assay.presets.Preset) -> assay.Recipe:
+        return replace(recipes.reinforce(preset), name="mine")
+
+    found = assay.compare([mine, "reinforce"], "bandit", seeds=1, steps=2, out=tmp_path / "out")
+    assert [arm.name for arm in found.setup.arms] == ["mine", "reinforce"]
+    assert found.of("mine")[0].score == found.of("reinforce")[0].score
+
+
+def test_parts_are_ablated_from_python(tmp_path: Path) -> None:
+    found = assay.ablate("dr_grpo", "grpo", "bandit", steps=2, seeds=2, out=tmp_path / "out", jobs=2)
+    assert sum(row["share"]["value"] for row in found.facts["rows"]) == pytest.approx(found.facts["total"]["value"])
+    assert all(word in found._repr_html_() for word in ("share", "added to grpo", "removed from dr-grpo"))
+
+
+def test_settings_are_tuned_from_python(tmp_path: Path) -> None:
+    space = {"policy.learning_rate": "1e-3:1:log"}
+    words = {"trials": 2, "tuning_seeds": 1, "seeds": 2, "steps": 2, "out": tmp_path / "out"}
+    found = assay.tune("rloo", "bandit", space, **words)
+    assert found.reported.count == 2
+    assert len(found.trials) == 2
+    assert "fresh seeds" in found._repr_html_()
+
+
+def test_ranges_are_texts_pairs_and_lists() -> None:
+    space = space_of({"a": "1:3", "b": (0.5, 2.0), "c": [1, 2], "d": (2, 4), "e": Uniform(0.0, 1.0)})
+    assert list(space.settings.values()) == [
+        Whole(1, 3), Uniform(0.5, 2.0), Choice((1, 2)), Whole(2, 4), Uniform(0.0, 1.0),
+    ]  # fmt: skip
+    with pytest.raises(AssayError, match=r"'a' has the range \(1, 2, 3\)"):
+        space_of({"a": (1, 2, 3)})  # type: ignore[dict-item]
 
 
 def test_a_run_shows_its_scores_and_its_curve(tmp_path: Path) -> None:

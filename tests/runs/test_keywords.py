@@ -78,7 +78,7 @@ def test_rows_and_a_function_train_and_are_resumed(tmp_path: Path, monkeypatch: 
     assert Path(plan.config()["task"]).parent == tmp_path / "runs" / "data"
     monkeypatch.setattr(objects, "GIVEN", {})
     with pytest.raises(
-        AssayError, match=r"made with the Python function 'digits'.*assay\.resume\(folder, functions=\[digits\]\)"
+        AssayError, match=r"made with the Python object 'digits'.*assay\.resume\(folder, functions=\[digits\]\)"
     ):
         assay.resume("run")
     assert assay.resume("run", functions=[digits]).curves == run.curves

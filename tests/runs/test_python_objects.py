@@ -1,0 +1,150 @@
+"""Classes, functions and objects of Python in the places of names and files: methods, environments, judges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import assay
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.recipes.method import Method
+from assay.recipes.presets import TABLE
+from assay.runs.given import given_method, given_task
+from assay.runs.plan import plan_of, repeat_command
+from assay.runs.user_code import objects
+
+gymnasium = pytest.importorskip("gymnasium", reason="the extra 'control' is not installed")
+ROWS = [{"prompt": f"{n} + {n} =", "answer": str(2 * n)} for n in range(1, 41)]
+SHORT: dict[str, Any] = {"steps": 1, "warmup": 0, "prompts": 4, "group_size": 2, "max_tokens": 4, "eval_prompts": 4}
+
+
+def walk_of(size: int) -> type:
+    """Returns a class of environments that no import finds."""
+
+    class Walk(gymnasium.Env):  # type: ignore[misc,name-defined]
+        max_episode_steps = 8
+
+        def __init__(self) -> None:
+            self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+            self.action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+            super().reset(seed=seed)
+            self.at = 0
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+            self.at = max(-size, min(size, self.at + 2 * int(action) - 1))
+            seen = np.array([self.at / size], np.float32)
+            return seen, float(self.at == size), self.at == size, False, {}
+
+    return Walk
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> assay.Run:
+    return assay.train("ppo", walk_of(2), steps=1, eval_episodes=4, out=tmp_path_factory.mktemp("walk") / "run")
+
+
+def test_a_class_of_environments_is_a_task(walked: assay.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(walked.folder)
+    assert plan.address == "python:Walk"
+    assert repeat_command(plan) == ""
+    assert walked.task.name == "Walk"
+    monkeypatch.setattr(objects, "GIVEN", {})
+    with pytest.raises(AssayError, match=r"made with the Python object 'Walk'.*functions=\[Walk\]"):
+        assay.resume(walked.folder)
+    again = walk_of(2)
+    assert assay.resume(walked.folder, functions=[again]).curves == walked.curves
+
+
+def test_a_run_is_evaluated_as_an_object_and_as_a_folder(walked: assay.Run) -> None:
+    here, there = assay.evaluate(walked, starts=6), assay.evaluate(walked.folder, starts=6, micro_batch=2)
+    assert here.mean == there.mean
+    assert np.array_equal(here.scores, there.scores)
+    assert (here.mean.count, here.what) == (6, "episodes")
+    assert "held-out score" in here._repr_html_()
+    assert here.facts()["mean"] == here.mean.value
+    other = assay.evaluate(walked, task=walk_of(1), starts=3)
+    assert other.scores.shape == (3, 1)
+
+
+def test_a_recipe_of_ones_own_is_evaluated_where_it_was_trained(tmp_path: Path) -> None:
+    run = assay.train(replace(recipes.reinforce(TABLE), name="mine"), "bandit", steps=1, out=tmp_path / "run")
+    assert assay.evaluate(run, starts=20).method == "mine"
+    with pytest.raises(AssayError, match="started from Python with its own recipe"):
+        assay.evaluate(run.folder)
+
+
+def test_a_function_that_makes_an_environment_is_a_task(tmp_path: Path) -> None:
+    run = assay.train("ppo", lambda: walk_of(3)(), steps=1, eval_episodes=2, out=tmp_path / "run")
+    assert run.task.name == "task_0"
+    with pytest.raises(AssayError, match=r"task is a Walk that is made already.*task=lambda: make"):
+        assay.train("ppo", walk_of(3)())
+
+
+def test_a_method_and_a_function_that_makes_recipes_are_methods(tmp_path: Path) -> None:
+    def mine(preset: Any) -> assay.Recipe:
+        return replace(recipes.reinforce(preset), name="mine")
+
+    run = assay.train(mine, "bandit", steps=1, out=tmp_path / "run")
+    assert plan_of(run.folder).method == "python:mine"
+    made = Method("", mine, (TABLE,), "bandit", family="policy gradient")
+    assert assay.train(made, "bandit", steps=1, out=tmp_path / "made").after == run.after
+    assert plan_of(tmp_path / "made").method == "python:METHOD"
+    from assay.methods.rover import METHOD
+
+    assert given_method(METHOD) == "assay.methods.rover:METHOD"
+    with pytest.raises(AssayError, match="method is 3"):
+        given_method(3)  # type: ignore[arg-type]
+
+
+class Strict:
+    """A judge that is an object."""
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        return ["Score: 7" for _ in prompts]
+
+
+@pytest.mark.filterwarnings("ignore:rewards and held-out scores")
+def test_a_judge_is_a_function_or_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = assay.train("grpo", ROWS, judge=Strict(), out="run", **SHORT)
+    assert run.curves[-1]["reward"] == pytest.approx(0.7)
+    assert plan_of("run").options.own.judge == "python:judge_0"
+    run = assay.train("grpo", ROWS, judge=lambda prompts: ["Score: 2"] * len(prompts), out="other", **SHORT)
+    assert run.curves[-1]["reward"] == pytest.approx(0.2)
+    with pytest.raises(AssayError, match="judge=3 cannot be called"):
+        assay.train("grpo", ROWS, judge=3)  # type: ignore[arg-type]
+
+
+def test_a_wrapper_is_a_class(tmp_path: Path) -> None:
+    class Doubled(gymnasium.RewardWrapper):  # type: ignore[misc,name-defined]
+        def reward(self, reward: float) -> float:
+            return 2.0 * reward
+
+    run = assay.train("ppo", walk_of(1), wrapper=Doubled, steps=1, eval_episodes=2, out=tmp_path / "run")
+    assert plan_of(run.folder).options.environment.wrapper == ("python:Doubled",)
+    assert run.scores_after.max() in (0.0, 2.0)
+
+
+def test_digests_are_of_the_source_and_not_of_addresses() -> None:
+    namespace: dict[str, Any] = {}
+    exec("class A:\n    def f(self):\n        return (lambda x: x + 1)(2)", namespace)  # no file has this text
+    other: dict[str, Any] = {}
+    exec("class A:\n    def f(self):\n        return (lambda x: x + 1)(2)", other)
+    assert list(objects.texts_of(namespace["A"])) == list(objects.texts_of(other["A"]))
+    exec("class A:\n    def f(self):\n        return (lambda x: x + 2)(2)", other)
+    assert list(objects.texts_of(namespace["A"])) != list(objects.texts_of(other["A"]))
+
+
+def test_words_and_files_stay_words() -> None:
+    assert given_task("cartpole") == "cartpole"
+    assert given_task(Path("rows.jsonl")) == "rows.jsonl"
+    assert given_method("grpo") == "grpo"
