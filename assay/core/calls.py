@@ -19,6 +19,7 @@ import numpy as np
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.exits import kept_alive
 
 PLURALS = {"prompts": "prompt", "completions": "completion", "answers": "answer"}
 """Names of arguments that list an entry of the rows under another name."""
@@ -72,16 +73,17 @@ def arguments(function: Callable[..., Any], rows: Rows, name: str) -> tuple[tupl
 def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
     """Returns the result of a call, or of the coroutine that it returns; raises Overtime after `seconds`.
 
-    Exceptions are raised as they are; `sys.exit` becomes an OwnCodeError. The call has a thread of its own, which is
-    left behind if it does not end.
+    Exceptions are raised as they are; `sys.exit` and `os._exit` become an OwnCodeError. The call has a thread of its
+    own, which is left behind if it does not end.
     """
     results: queue.Queue[tuple[bool, Any]] = queue.Queue()
 
     def work() -> None:
         try:
-            value = call()
-            if inspect.isawaitable(value):
-                value = asyncio.run(awaited(value))
+            with kept_alive():
+                value = call()
+                if inspect.isawaitable(value):
+                    value = asyncio.run(awaited(value))
             results.put((True, value))
         except BaseException as error:  # sys.exit included: it must not end the run as a success
             results.put((False, error))
@@ -94,7 +96,9 @@ def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
     if is_done:
         return value
     if isinstance(value, SystemExit):
-        raise OwnCodeError(f"{what} raised SystemExit({value.code!r}). Remove the call of sys.exit") from value
+        raise OwnCodeError(
+            f"{what} raised SystemExit({value.code!r}). Remove the call of sys.exit or os._exit"
+        ) from value
     if not isinstance(value, Exception | KeyboardInterrupt):
         raise OwnCodeError(f"{what} raised {type(value).__name__}: {value}. Raise an Exception") from value
     raise value

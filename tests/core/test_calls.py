@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from assay.core import exits
 from assay.core.calls import OwnCodeError, rewards_of
 from assay.core.errors import AssayError
+from assay.core.exits import kept_alive
 
 ROWS = [
     {"prompt": "1+1=", "completion": "2", "answer": "2", "tests": [1, 2]},
@@ -60,6 +64,7 @@ def test_the_usual_signatures_and_results_are_accepted(function: Any, expected: 
         (lambda rows: ["1", "2"], "returned '1' for row 0"),
         (lambda rows: [1 / len(row["tests"]) for row in rows], "raised ZeroDivisionError.*on row 1.*2\\+2="),
         (lambda rows: sys.exit(0), "raised SystemExit"),
+        (lambda rows: os._exit(0), r"raised SystemExit\(0\)"),
     ],
 )
 def test_failures_name_the_function_and_the_row(function: Any, words: str) -> None:
@@ -78,3 +83,20 @@ def test_a_missing_column_is_told_with_those_there_are() -> None:
 def test_a_function_that_hangs_is_an_error_after_its_time() -> None:
     with pytest.raises(OwnCodeError, match=r"did not return within 0\.05 s"):
         rewards_of(lambda rows: time.sleep(1.0) or [0.0, 0.0], ROWS, "reward mine", seconds=0.05)
+
+
+def test_a_process_that_a_function_has_forked_may_leave_and_other_threads_too() -> None:
+    def forks(rows: list[Any]) -> list[float]:
+        child = os.fork()
+        if not child:
+            os._exit(7)
+        return [float(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))] * len(rows)
+
+    assert rewards_of(forks, ROWS, "reward mine") == [7.0, 7.0]
+    with kept_alive():
+        found: list[Any] = []
+        other = threading.Thread(target=lambda: found.append(vars(exits.OWN).get("process")))
+        other.start()
+        other.join()
+    assert found == [None], "only the thread of the function is held"
+    assert vars(exits.OWN).get("process") is None

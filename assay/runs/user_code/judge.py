@@ -154,7 +154,7 @@ class Judge:
         return [(self.win(a, "A") + self.win(b, "B")) / 2 for a, b in zip(first, second, strict=True)]
 
     def stated_score(self, answer: str) -> float | None:
-        """Returns the score with which an answer ends, from 0 to 1; None if there is none."""
+        """Returns the score with which an answer ends, from 0 to 1; None without a score."""
         stated = STATED.search(answer[-LAST:])
         if stated is None or float(stated[2] or self.scale) != self.scale or not 0.0 <= float(stated[1]) <= self.scale:
             return None

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from assay.core.errors import AssayError
+from assay.core.exits import kept_alive
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.files import NOT_LOCAL, digests, file_of, local_files
 from assay.runs.user_code.objects import given_module, is_given
@@ -47,7 +48,7 @@ def load(source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up here
     try:
-        with local_modules(path.parent, name):
+        with local_modules(path.parent, name), kept_alive():
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
@@ -61,7 +62,8 @@ def imported(name: str) -> ModuleType:
     """Imports a module by name; AssayError if that fails."""
     stamp = {"source": name, "files": digests(name)}
     try:
-        module = importlib.import_module(name)
+        with kept_alive():
+            module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise failed(f"module '{name}'", error) from error
     setattr(module, STAMP, stamp)
