@@ -46,7 +46,7 @@ def built_in_claims(key: str) -> Claims:
     """
     try:
         own: Claims = importlib.import_module(f"assay.claims.{method_index.stem_of(key)}").CLAIMS
-        claims = replace(own, claims=(*own.claims, *wiring_claims(key, catalogue.methods()[key])))
+        claims = replace(own, claims=(*own.claims, *wiring_claims(key, method_index.import_method(key))))
     except Exception as error:  # one broken file must not stop the claims of other methods
         raise AssayError(f"the claims of '{key}' cannot be imported: {type(error).__name__}: {error}") from error
     return claims

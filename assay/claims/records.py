@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assay.core import store
-from assay.runs import catalogue, method_index
+from assay.runs import method_index
+from assay.runs.method_names import method_address, method_key
 from assay.runs.user_code.files import file_of
 
 FOLDER = Path(__file__).with_name("records")
@@ -24,9 +24,9 @@ BESIDE = (MUTANTS, SETTINGS)
 
 def record_path(name: str) -> Path:
     """Returns the file of a method's record."""
-    own = catalogue.method_address(name)
+    own = method_address(name)
     if own is None:
-        return FOLDER / f"{method_index.stem_of(catalogue.method_key(name))}.json"
+        return FOLDER / f"{method_index.stem_of(method_key(name))}.json"
     return file_of(own.source).with_name(f"{own.stem}.record.json")
 
 
@@ -37,6 +37,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def update_record(path: Path, fields: dict[str, Any], *, keep: tuple[str, ...]) -> Path:
     """Writes fields into a record file; of those that it holds, only `keep` stay."""
+    from assay.core import store  # imports torch, which reading a record does not need
+
     kept = {name: value for name, value in read_record(path).items() if name in keep and name not in fields}
     store.write_text(path, json.dumps({**fields, **kept}, indent=1) + "\n")
     return path

@@ -22,6 +22,7 @@ from assay.report.dataset_quality import measure
 from assay.report.datasets import print_datasets
 from assay.runs import catalogue
 from assay.runs.checks import checked_seed
+from assay.runs.method_names import unknown
 from assay.runs.options.training import parse_settings
 
 WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
@@ -54,7 +55,7 @@ def chosen(recipe: Recipe, world: Preset) -> Recipe:
 def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
     """Returns the description of a kind of dataset by its name."""
     if name not in KINDS:
-        catalogue.unknown("kind of dataset", name, KINDS, f"Choose one of: {', '.join(KINDS)}.")
+        raise unknown("kind of dataset", name, KINDS, f"Choose one of: {', '.join(KINDS)}.")
     if name == "random":
         return made.Random(options.episodes, options.seed)
     if name == "scripted":

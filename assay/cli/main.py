@@ -13,6 +13,7 @@ from pathlib import Path
 
 import assay
 from assay.cli.parsing import Parser
+from assay.cli.remembered import remembered
 from assay.runs.options import GatherOptions, add_run_groups
 from assay.runs.options.group import add_group
 from assay.runs.options.placement import PlacementOptions
@@ -34,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--json", action="store_true", help="print JSON for programs")
         return one
 
-    add_list_options(command("list", "list all methods and tasks"))
+    add_list_options(command("list", "list methods to start with, families, or the methods of a family"))
     one = command("show", "show a method: formula, changes to its base, departures from the paper, claims, verdicts")
     one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
     one.add_argument("--all", action="store_true", help="also list all settings")
@@ -128,7 +129,9 @@ def add_report_options(one: argparse.ArgumentParser) -> None:
 
 def add_list_options(one: argparse.ArgumentParser) -> None:
     """Adds the filters of `list`."""
-    one.add_argument("--family", help="only this family, e.g. offline or 'policy gradient'")
+    one.add_argument("only", nargs="?", metavar="FAMILY", help="only this family, e.g. offline or 'policy gradient'")
+    one.add_argument("--all", action="store_true", help="every method and task, with verdicts and effects")
+    one.add_argument("--family", help="the same as FAMILY")
     one.add_argument("--world", help="only methods for this kind of task: language, control, continuous-control, ...")
     one.add_argument(
         "--changes", metavar="SLOT", help="only methods that change this slot of their base: credit, rollout, ..."
@@ -325,7 +328,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. An error that the user can fix is one sentence on stderr and exit code 2, not a traceback."""
     options = parser().parse_args(arguments)
     try:
-        return run_command(options)  # imports torch, so that --help is fast and Ctrl-C leaves no traceback
+        # run_command imports torch, so that --help is fast and Ctrl-C leaves no traceback
+        return run_command(options) if arguments is not None else remembered(options, run_command)
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -348,16 +352,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_command(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit code; prints warnings and errors of the package in one line each."""
     from assay.cli.commands import command_function
+    from assay.cli.early import refuse_unknown
     from assay.core.errors import AssayError
-    from assay.core.store import CheckpointError, RunLocked
 
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
+            refuse_unknown(options)
             return command_function(options.command)(options)
-    except (AssayError, CheckpointError, RunLocked) as error:
+    except AssayError as error:
         print(f"assay: {' '.join(str(error).split())}", file=sys.stderr)  # an exception of own code may have many lines
-        return error.exit_code if isinstance(error, AssayError) else 2
+        return error.exit_code
 
 
 def is_out_of_memory(error: Exception) -> bool:

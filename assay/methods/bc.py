@@ -13,6 +13,7 @@ METHOD = Method(
     presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="cartpole",
     family="imitation",
+    start_for="recorded episodes of an expert",
     base=recipes.sft,
     aliases=(
         "behaviour-cloning",

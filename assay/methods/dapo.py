@@ -13,6 +13,7 @@ METHOD = Method(
     paper="arXiv:2503.14476",
     recipe=recipes.dapo,
     family="policy gradient",
+    start_for="long answers, and prompts that are too easy or too hard",
     base=recipes.grpo,
     departures=(
         "two updates a batch, the paper has 16: `--set source.minibatches=16`",

@@ -13,5 +13,6 @@ METHOD = Method(
     recipe=recipes.dpo,
     presets=(*EVERY, PREFERENCES),
     family="preference",
+    start_for="pairs of a preferred and a rejected answer",
     departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
 )

@@ -13,6 +13,7 @@ METHOD = Method(
     presets=(CONTROL,),
     default_task="cartpole",
     family="value-based",
+    start_for="discrete actions, also from images",
     aliases=("double-dqn",),
     departures=(
         "in the classic preset errors are squared, not clipped; on images and in the preset general they are clipped",

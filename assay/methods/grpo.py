@@ -13,6 +13,7 @@ METHOD = Method(
     paper="arXiv:2402.03300",
     recipe=recipes.grpo,
     family="policy gradient",
+    start_for="a language model and a verifier of its answers",
     base=recipes.reinforce,
     departures=(
         "no KL to a reference by default; add KlToReference",

@@ -14,6 +14,7 @@ METHOD = Method(
     presets=(CONTROL, CONTINUOUS, TABLE),
     default_task="cartpole",
     family="offline",
+    start_for="recorded episodes of any quality",
     departures=(
         "rewards are scaled by the longest episode over the range of returns on every task; the authors: 1000 / range "
         "on MuJoCo, 1 less on antmaze",

@@ -14,6 +14,7 @@ METHOD = Method(
     recipe=recipes.ppo,
     default_task="cartpole",
     family="policy gradient",
+    start_for="control with any kind of action; tokens with a critic",
     departures=(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",

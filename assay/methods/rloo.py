@@ -13,6 +13,7 @@ METHOD = Method(
     recipe=recipes.rloo,
     default_task="addition",
     family="policy gradient",
+    start_for="the plainest baseline without a critic",
     base=recipes.reinforce,
     departures=(
         "no KL penalty unless asked for; --kl X adds k3 to the loss, summed over the answer, where the paper has k1 in "

@@ -14,6 +14,7 @@ METHOD = Method(
     presets=(CONTINUOUS,),
     default_task="pendulum",
     family="value-based",
+    start_for="continuous actions",
     departures=(
         "Adam 1e-3 instead of 3e-4",
         "8 steps alternate with 8 updates",

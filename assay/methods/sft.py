@@ -12,4 +12,5 @@ METHOD = Method(
     recipe=recipes.sft,
     presets=(LANGUAGE, PREFERENCES, TABLE),
     family="imitation",
+    start_for="demonstrations: what comes before the others",
 )

@@ -7,14 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.recipe import Recipe
+from assay.recipes.families import FAMILIES as FAMILIES
 from assay.recipes.presets import EVERY, Preset
-
-FAMILIES = (
-    "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
-    "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
-    "systems",
-)  # fmt: skip
-"""The values of a method's `family`, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +24,9 @@ class Method:
     `base` makes the recipe that it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a
     base. `aliases` are further names of the method, `variants` further recipes of the paper, each a function of the
     preset.
+
+    `start_for` marks one of the few methods to start with, and says in a few words what for; a method that it does not
+    name is as good, only later.
 
     A system changes how a recipe runs: `options` are the options of a run that it takes where the user gives none, by
     the names of their fields (`gatherers`, `lag`, `env_workers`).
@@ -48,3 +45,4 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     pilots: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    start_for: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from assay.report.tables import console
+from assay.report.console import console
 
 NUMBERS = ("rows", "episodes", "terminal", "cut", "least", "10%", "median", "90%", "most", "mean", "TQ", "SACo")
 

@@ -24,7 +24,7 @@ from assay.core.settings import describe, settings
 from assay.recipes.method import FAMILIES, Method
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset, why_preset
 from assay.report import claims
-from assay.report.tables import console
+from assay.report.console import console
 from assay.runs import catalogue, method_index
 
 LETTERS = {LANGUAGE.name: "L", CONTROL.name: "D", CONTINUOUS.name: "C", TABLE.name: "T", PREFERENCES.name: "P"}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from assay.core.errors import AssayError
+from assay.report.console import console as console
 from assay.runs.plot import curve, learning_curve
 from assay.runs.ranges import range_of
 from assay.runs.terminal import Curve, before_after
@@ -22,15 +21,6 @@ from assay.statistics.intervals import Change, Series, inside, mean_interval, wi
 
 if TYPE_CHECKING:
     from assay.claims.laws.file import Report
-
-
-def console() -> Console:
-    """Returns the console of all tables; if the output is not a terminal, as wide as COLUMNS says, else 120 columns."""
-    plain = Console(highlight=False)
-    columns = os.environ.get("COLUMNS", "")
-    if plain.is_terminal or (columns.isdecimal() and int(columns)):
-        return plain
-    return Console(highlight=False, width=120)
 
 
 # ---------------------------------------------------------------------------------------------------- results

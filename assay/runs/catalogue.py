@@ -7,15 +7,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from assay.core.errors import AssayError
-from assay.core.hints import nearest
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.core.schedules import with_peak
@@ -27,6 +26,10 @@ from assay.parts.sources.demonstrations import Demonstrations
 from assay.recipes.method import Method
 from assay.recipes.presets import Preset, preset_for
 from assay.runs import method_index
+from assay.runs.method_names import ENTRY_POINTS as ENTRY_POINTS
+from assay.runs.method_names import installed_address, known_method, unknown
+from assay.runs.method_names import method_address as method_address
+from assay.runs.method_names import method_key as method_key
 from assay.runs.user_code import methods_and_tasks
 from assay.runs.user_code.addresses import Address, parsed_address
 from assay.runs.user_code.loading import load
@@ -50,8 +53,6 @@ heads start at 0."""
 
 TASK_FILES = ("tasks/*/*.py", "claims/testbeds/*/__init__.py")
 """Files of the package that may define tasks, in a mapping `LEVELS` from name to maker."""
-ENTRY_POINTS = "assay.methods", "assay.tasks"
-"""Groups of entry points by which an installed package brings methods and tasks under names of its own."""
 
 
 # ---------------------------------------------------------------------------------------------------- methods
@@ -60,49 +61,11 @@ def methods() -> Mapping[str, Method]:
     return method_index.methods()
 
 
-def method_key(name: str) -> str:
-    """Returns the name that a method's claims are kept under: without the variant, or the address of an own method."""
-    return (method_index.key_of(name.partition(":")[0]) or name) if method_address(name) is None else name
-
-
 def method_text(name: str) -> str:
     """Returns the docstring of a method: what it changes, the formula, the reason."""
     own = method_address(name)
     module = load(own.source) if own else importlib.import_module(method_index.entries()[method_key(name)].module)
     return (module.__doc__ or (own.stem if own else name)).strip()
-
-
-def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
-    """Raises AssayError for an unknown name; suggests a similar known name, if there is one."""
-    near = nearest(name, known)
-    meant = f" Did you mean '{near}'?" if near else ""
-    raise AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
-
-
-def method_address(name: str) -> Address | None:
-    """Returns the address of an own method: FILE.py, FILE.py:NAME, package.module:NAME, or the name that an installed
-    package gives it; None for a built-in method and any other name.
-    """
-    if method_index.key_of(name.partition(":")[0]) is not None:
-        return None
-    return installed_address(ENTRY_POINTS[0], name) or parsed_address(name)
-
-
-def installed_address(group: str, name: str) -> Address | None:
-    """Returns the address that an installed package declares under a name in `[project.entry-points."assay.methods"]`
-    or `"assay.tasks"`; None if no package does. NAME:REST is a variant of a method or the settings of a task.
-
-    A method declared by its module alone is the METHOD in it. AssayError if two packages declare a name.
-    """
-    key, _, rest = name.partition(":")
-    points = {point.value: point for point in metadata.entry_points(group=group, name=key)}
-    if len(points) > 1:
-        raise AssayError(f"'{key}' is declared by several packages: {', '.join(points)}. Use one of these paths")
-    for point in points.values():
-        is_method = group == ENTRY_POINTS[0]
-        names = [rest or point.attr or "METHOD"] if is_method else [one for one in (point.attr, rest) if one]
-        return Address(point.module, ":".join(names))
-    return None
 
 
 def find_method(name: str) -> tuple[str, Method]:
@@ -115,15 +78,9 @@ def find_method(name: str) -> tuple[str, Method]:
     own = method_address(name)
     if own is not None:
         return str(own), methods_and_tasks.own_method(own)
-    asked, sign, variant = name.lower().replace("_", "-").partition(":")
-    key = method_index.key_of(asked)
-    if key is None or (sign and not variant):
-        known = [*method_index.names(), *metadata.entry_points(group=ENTRY_POINTS[0]).names]
-        short = [full for full in known if full.endswith(f":{asked}")]
-        meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
-        unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")
+    key, variant = known_method(name)
     method = method_index.import_method(key)
-    if not sign:
+    if not variant:
         return key, method
     full = next((one for one in (variant, f"{key}-{variant}") if one in method.variants), None)
     if full is None:
@@ -224,7 +181,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         from assay.tasks.adapters.gymnasium import gymnasium_task
 
         return gymnasium_task(name)
-    unknown(
+    raise unknown(
         "task",
         name,
         [*tasks(), *metadata.entry_points(group=ENTRY_POINTS[1]).names],

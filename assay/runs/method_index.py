@@ -1,8 +1,8 @@
 """The built-in methods without importing them: which files there are, and the names that each can be called by.
 
-A method is `assay/methods/KEY.py` or the folder `KEY/`. Its key, aliases and variants are read from the call
-`METHOD = Method(...)` in its text, so that looking up one method imports no other. A test holds this index against the
-imported methods.
+A method is `assay/methods/KEY.py` or the folder `KEY/`. Its key, aliases, variants and family are read from the call
+`METHOD = Method(...)` in its text, so that looking up one method imports no other, and a list of names needs no torch.
+A test holds this index against the imported methods.
 """
 
 from __future__ import annotations
@@ -13,23 +13,31 @@ import traceback
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import assay.methods
 from assay.core.errors import AssayError
-from assay.recipes.method import Method
+
+if TYPE_CHECKING:
+    from assay.recipes.method import Method
 
 ROOT = Path(assay.methods.__path__[0])
 BEGIN = "\nMETHOD = Method("
 
 
 class Entry(NamedTuple):
-    """A method's file, and the names in it."""
+    """A method's file, and what its text says: names, family, the recipe that it is derived from, the first line of its
+    docstring, and what to start with it for ("" unless it is one of the few to start with).
+    """
 
     file: Path
     key: str
     aliases: tuple[str, ...]
     variants: tuple[str, ...]
+    family: str
+    base: str
+    summary: str
+    start_for: str
 
     @property
     def module(self) -> str:
@@ -65,10 +73,13 @@ def entry_of(file: Path) -> Entry:
     try:
         call = ast.parse(text[text.index(BEGIN) :]).body[0].value  # type: ignore[attr-defined]
         found = {str(one.arg): texts_in(one.value) for one in call.keywords}
+        base = "".join(ast.unparse(one.value).rpartition(".")[2] for one in call.keywords if one.arg == "base")
     except (ValueError, SyntaxError, AttributeError):
-        found = {}  # importing it says what is wrong
+        found, base = {}, ""  # importing it says what is wrong
     key = "".join(found.get("key", ())) or stem.replace("_", "-")
-    return Entry(file, key, found.get("aliases", ()), found.get("variants", ()))
+    family, start_for = ("".join(found.get(name, ())) for name in ("family", "start_for"))
+    summary = text.partition("\n")[0].strip('"').partition(": ")[2]
+    return Entry(file, key, found.get("aliases", ()), found.get("variants", ()), family, base, summary, start_for)
 
 
 def texts_in(node: Any) -> tuple[str, ...]:

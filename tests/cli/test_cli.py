@@ -103,6 +103,7 @@ def test_show_lists_the_settings_only_where_all_are_wanted(assay: Command) -> No
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
+        (["imitation"], {"sft", "bc"}),
         (["--family", "imitation"], {"sft", "bc"}),
         (["--changes", "certificate"], {"hc-rlhf"}),
         (["--changes", "reward", "--world", "language", "--family", "preference"], {"arenarl", "mpo-meta", "spct-grm"}),
@@ -468,7 +469,8 @@ OTHERS = {
     "no command": ([], "required: COMMAND"),
     "unknown command": (["trian"], "invalid choice: 'trian'"),
     "show an unknown method": (["show", "grpoo"], "Did you mean 'grpo'?"),
-    "a family that is not": (["list", "--family", "foo"], "Choose one of: credit assignment"),
+    "a family that is not": (["list", "foo"], "Choose one of: credit assignment"),
+    "two families": (["list", "safe", "--family", "offline"], "the family is 'safe' and --family 'offline'"),
     "a slot that no method changes": (["list", "--changes", "foo"], "--changes is 'foo'"),
     "a difference in no world": (["diff", "grpo", "--world", "moon"], "there is no world 'moon' to compare in"),
     "a difference of worlds apart": (["diff", "sft", "sac"], "have no world in common"),

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from assay.claims import headline_texts
 from assay.claims.find import find_claims
 from assay.cli import main as cli
 from assay.core.settings import describe
-from assay.report import claims, methods, tables
+from assay.report import claims, methods, overview, tables
 from assay.report.units import effect_unit, effect_words
 from assay.runs import catalogue
 from assay.statistics.intervals import Estimate, mean_interval
@@ -45,6 +46,23 @@ def test_the_list_explains_its_verdicts_and_the_units_of_effects(listed: str) ->
     assert len(effects) > 40
     for effect in effects:
         assert re.search(r"\] (points|return|payoff|decisions|nats|tokens|cost|score|of a normalised score)\b", effect)
+
+
+def test_the_overview_fits_a_screen_and_counts_what_the_whole_list_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tables.console()
+    with out.capture() as captured:
+        monkeypatch.setattr(overview, "console", lambda: out)
+        overview.print_overview()
+    lines, rows = captured.get().splitlines(), methods.method_rows()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert len(overview.starts()) == 10
+    assert all(any(line.startswith(f"  {one.key} ") for line in lines) for one in overview.starts())
+    assert lines[0].startswith(f"{len(rows)} methods in {len({row['family'] for row in rows})} families")
+    for row in rows:
+        assert headline_texts.headline_verdict(row["name"]) == row["headline"], row["name"]
+    assert set(overview.TASKS) <= set(catalogue.tasks())
 
 
 def test_effects_have_units_and_shares_are_percentage_points() -> None:

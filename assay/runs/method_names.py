@@ -1,0 +1,69 @@
+"""What the name of a method means, without importing any: a built-in method, a variant, or own code.
+
+Nothing here needs torch, so that a wrong name is refused at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import metadata
+
+from assay.core.errors import AssayError
+from assay.core.hints import nearest
+from assay.runs import method_index
+from assay.runs.user_code.addresses import Address, parsed_address
+
+ENTRY_POINTS = "assay.methods", "assay.tasks"
+"""Groups of entry points by which an installed package brings methods and tasks under names of its own."""
+
+
+def method_key(name: str) -> str:
+    """Returns the name that a method's claims are kept under: without the variant, or the address of an own method."""
+    return (method_index.key_of(name.partition(":")[0]) or name) if method_address(name) is None else name
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> AssayError:
+    """Returns the error of an unknown name; it suggests a similar known name, if there is one."""
+    near = nearest(name, known)
+    meant = f" Did you mean '{near}'?" if near else ""
+    return AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
+
+
+def method_address(name: str) -> Address | None:
+    """Returns the address of an own method: FILE.py, FILE.py:NAME, package.module:NAME, or the name that an installed
+    package gives it; None for a built-in method and any other name.
+    """
+    if method_index.key_of(name.partition(":")[0]) is not None:
+        return None
+    return installed_address(ENTRY_POINTS[0], name) or parsed_address(name)
+
+
+def installed_address(group: str, name: str) -> Address | None:
+    """Returns the address that an installed package declares under a name in `[project.entry-points."assay.methods"]`
+    or `"assay.tasks"`; None if no package does. NAME:REST is a variant of a method or the settings of a task.
+
+    A method declared by its module alone is the METHOD in it. AssayError if two packages declare a name.
+    """
+    key, _, rest = name.partition(":")
+    points = {point.value: point for point in metadata.entry_points(group=group, name=key)}
+    if len(points) > 1:
+        raise AssayError(f"'{key}' is declared by several packages: {', '.join(points)}. Use one of these paths")
+    for point in points.values():
+        is_method = group == ENTRY_POINTS[0]
+        names = [rest or point.attr or "METHOD"] if is_method else [one for one in (point.attr, rest) if one]
+        return Address(point.module, ":".join(names))
+    return None
+
+
+def known_method(name: str) -> tuple[str, str]:
+    """Returns the key and the variant ("" without one) of a built-in method's name: KEY, an alias or METHOD:VARIANT;
+    '-' and '_' are the same, and so are capitals. AssayError for a name that means no method.
+    """
+    asked, sign, variant = name.lower().replace("_", "-").partition(":")
+    key = method_index.key_of(asked)
+    if key is None or (sign and not variant):
+        known = [*method_index.names(), *metadata.entry_points(group=ENTRY_POINTS[0]).names]
+        short = [full for full in known if full.endswith(f":{asked}")]
+        meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
+        raise unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")
+    return key, variant

@@ -1,0 +1,106 @@
+"""What people wait for: lists and refusals need no torch, and what was shown once is shown again at once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.cli import remembered
+from assay.cli.main import parser
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_TORCH = """
+import contextlib, io, json, sys
+from pathlib import Path
+from assay.cli.main import main
+Path("rewards.py").write_text("import torch\\ndef correct(completions): return [0.0 for _ in completions]\\n")
+found = {}
+for words in ("list", "train grpo --no-such 3", "train grop", "show grop", "compare grpo rloo",
+              "train grpo --task countdown --reward gone.py:f",
+              "train grpo --task countdown --reward rewards.py:corect",
+              "train grpo --task countdown --reward nowhere", "train grpo --task countdown --tool rewards.py:search"):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            code = main(words.split())
+        except SystemExit as ended:
+            code = ended.code
+    found[words] = [code, "torch" in sys.modules, said.getvalue()]
+print(json.dumps(found))
+"""
+
+
+def test_the_list_and_wrong_names_and_options_need_no_torch(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "300"}
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], cwd=tmp_path, env=environment, capture_output=True,
+                           text=True, timeout=120, check=True)  # fmt: skip
+    found = json.loads(ended.stdout)
+    assert [words for words, (_, has_torch, _) in found.items() if has_torch] == []
+    assert {words for words, (code, _, _) in found.items() if code != 2} == {"list"}
+    assert "Did you mean 'grpo'?" in found["train grop"][2]
+    told = found["train grpo --task countdown --reward rewards.py:corect"][2]
+    assert f"{tmp_path / 'rewards.py'} has no 'corect'. It has: correct." in told
+
+
+def asked(*words: str) -> argparse.Namespace:
+    """The options of a command."""
+    options: argparse.Namespace = parser().parse_args(words)
+    return options
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands that were run, in a cache of their own, on a package of one file."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "one.py").write_text("a")
+    monkeypatch.setattr(remembered, "PACKAGE", tmp_path / "package")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return []
+
+
+def test_what_was_shown_is_shown_again_until_a_file_changes(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(options: argparse.Namespace) -> int:
+        runs.append(options.command)
+        print("\x1b[1mgrpo\x1b[0m é")
+        return 0
+
+    said = []
+    for _ in range(2):
+        assert remembered.remembered(asked("show", "grpo"), run) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == "\x1b[1mgrpo\x1b[0m é\n"
+    assert runs == ["show"]
+    remembered.remembered(asked("show", "grpo", "--all"), run)
+    assert len(runs) == 2
+    (tmp_path / "package" / "one.py").write_text("ab")
+    remembered.remembered(asked("show", "grpo"), run)
+    assert len(runs) == 3
+    assert len(list((tmp_path / "cache").rglob("*.txt"))) == 1, "those of the former package are gone"
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "mine.py"), ("show", "grpo", "--task", "cartpole"), ("diff", "grpo", "mine.py"), ("claim",)]
+)
+def test_own_code_and_tasks_are_never_remembered(runs: list[str], tmp_path: Path, words: tuple[str, ...]) -> None:
+    for _ in range(2):
+        assert remembered.remembered(asked(*words), lambda options: runs.append("ran") or 0) == 0
+    assert len(runs) == 2
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_error_is_not_remembered_and_a_cache_that_cannot_be_written_is_none(
+    runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remembered.remembered(asked("show", "grpo"), lambda options: 2) == 2
+    assert not (tmp_path / "cache").exists()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert remembered.remembered(asked("show", "grpo"), lambda options: 0) == 0
