@@ -4,7 +4,8 @@
     loss = -mean over tokens of min(rho A, clip(rho) A)
 
 Liu et al. 2025. Against a static attacker a defender stops improving: in self-play attacks move to where the defense
-is weak, and the defense adapts. Rewards are those of the released code. Only answers are shown: see `tasks.redteam`.
+is weak, and the defense adapts. Rewards are those of the released code. Only answers are shown: see the tasks
+`redteam` (a grammar with an exact judge) and `redteam_chat` (a chat model, and another that judges).
 
 Axes: B rows.
 """
@@ -66,7 +67,7 @@ class SelfPlay(Episodes):
         """Returns an empty state; raises AssayError if the task is not a game."""
         if not isinstance(scene.task, GameTask):
             told = f"self-play needs a game of several roles; '{scene.task.name}' has one role"
-            raise AssayError(f"{told}. Use a game such as red-teaming, or a method such as grpo")
+            raise AssayError(f"{told}. Use red-teaming, red-teaming:SEEDS.jsonl with a model, or a method such as grpo")
         return {}
 
 
@@ -124,7 +125,9 @@ METHOD = Method(
     base=recipes.grpo,
     variants={"with-sft": partial(recipe, supervised=16)},
     departures=(
-        "the game is a grammar of obfuscations with an exact judge; no free rewriting, no pretrained model",
+        "by default the game is a grammar of obfuscations with an exact judge; free rewriting by a chat model, judged "
+        "by another, is red-teaming:SEEDS.jsonl, where half of the seeds are attacked in expectation, kinds unbalanced",
+        "no supervised batches over seeds; an evaluation shows held-out seeds as they are, not attacked",
         "groups of several games of a seed instead of one; supervised batches are off but in the variant with-sft",
         "roles are normalised over rows with n - 1, KL of the whole row included; theirs over tokens, KL from each on",
         "not measured: attacks drawn uniformly from the grammar, and over-refusal of benign strings, for their cost",

@@ -34,6 +34,7 @@ from assay.runs.user_code import methods_and_tasks
 from assay.runs.user_code.addresses import Address, parsed_address
 from assay.runs.user_code.loading import load
 from assay.tasks.language import files
+from assay.tasks.language.redteam_chat import OF_FILES
 
 ADAPTED = ("reasoning-gym", "pettingzoo", "envpool")
 """Prefixes of the names of other libraries' tasks."""
@@ -152,6 +153,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, or files of prompts or pairs
     (.jsonl, see `tasks.language.files`).
 
+    red-teaming:SEEDS.jsonl is the game over the seeds of a file.
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
     package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
     the task `needs_answers`.
@@ -159,6 +161,8 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     if not name.strip():
         raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
     key, _, dials = name.partition(":")
+    if key in OF_FILES and all(game_and_files(name)):
+        return OF_FILES[key](dials)
     if "." not in key and key not in ADAPTED and (make := built_in_task(key)):
         return with_dials(key, make, dials) if dials else make()
     if own := task_address(name):
@@ -187,6 +191,12 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         [*tasks(), *metadata.entry_points(group=ENTRY_POINTS[1]).names],
         "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
     )
+
+
+def game_and_files(name: str) -> tuple[str, str]:
+    """Returns (`GAME:`, FILES) of a game over the rows of files; ("", name) of any other task."""
+    game, colon, rest = name.partition(":")
+    return (game + colon, rest) if colon and game in OF_FILES and files.names_files(rest) else ("", name)
 
 
 def own_task(address: Address) -> Task:

@@ -23,6 +23,7 @@ from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.redteam_chat import SeedGame
 from assay.tasks.language.textfile import Rows
 
 SIZES = {
@@ -121,8 +122,12 @@ def checked_folder(folder: Path, known: Sequence[str]) -> Path:
 
 
 def check_rows(task: Task) -> None:
-    """Raises AssayError for a file without a row to train on, or without a held-out one."""
-    prompts = task.prompts if isinstance(task, PairsTask) else task
+    """Raises AssayError for a file without a row to train on, or without a held-out one; and for a game over its rows
+    that has no judge.
+    """
+    prompts = task.prompts if isinstance(task, PairsTask | SeedGame) else task
+    if isinstance(task, SeedGame):
+        task.check_judge()
     if isinstance(prompts, PromptTask) and isinstance(prompts.items, Rows):
         for split in (0, 1):
             prompts.items.item(0, split)

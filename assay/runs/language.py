@@ -27,6 +27,7 @@ from assay.parts.sources.demonstrations import Demonstrations, Pairs
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.redteam_chat import SeedGame
 from assay.tasks.language.textfile import Files, TextFile, longest_completion
 
 Part = TypeVar("Part")
@@ -42,7 +43,7 @@ def changed_task(task: Task, max_tokens: int | None, system: str | None, in_orde
     given = [name for name, value in asked.items() if value is not None]
     if not given:
         return task
-    if isinstance(task, PairsTask):
+    if isinstance(task, PairsTask | SeedGame):
         return replace(task, prompts=changed_task(task.prompts, max_tokens, system, in_order))
     if not isinstance(task, PromptTask | DialogueTask):
         raise AssayError(f"{given[0]} is for language tasks; '{task.name}' has no prompts. Remove it.")
@@ -69,7 +70,7 @@ def with_mark(task: Task, mark: str) -> Task:
 
 def check_task(recipe: Recipe, task: Task, max_tokens: int | None, system: str | None) -> None:
     """Raises AssayError for a system prompt without a chat template, and for demonstrations over the limit."""
-    prompts = task.prompts if isinstance(task, PairsTask) else task
+    prompts = task.prompts if isinstance(task, PairsTask | SeedGame) else task
     if not isinstance(prompts, PromptTask | DialogueTask):
         return
     tokenizer = prompts.tokenizer

@@ -44,10 +44,7 @@ from assay.runs.user_code.reward_model import reward_model
 from assay.runs.user_code.reward_range import with_range
 from assay.runs.user_code.rewards import with_components
 from assay.runs.warm_start import Start, start_of
-from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.files import anchored_files
-from assay.tasks.language.preferences import PairsTask
-from assay.tasks.language.prompts import PromptTask
 from assay.version import __version__
 
 WARMUP = "warmup"
@@ -279,16 +276,16 @@ def anchored(address: str) -> str:
     """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
     if own := catalogue.task_address(address):
         return str(own)
-    return anchored_files(address) if address else address
+    game, files = catalogue.game_and_files(address)
+    return game + anchored_files(files) if files else address
 
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     """Returns the pretrained actor, and the task in its tokens."""
     from assay.models.pretrained.transformers import pinned
-    from assay.tasks.adapters.pretrained import with_model
+    from assay.tasks.adapters.pretrained import check_model_task, with_model
 
-    if not isinstance(task, PromptTask | PairsTask | DialogueTask):
-        raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. Try --task countdown.")
+    check_model_task(task)
     actor = pinned(model)
     return actor, with_model(task, actor)
 

@@ -83,9 +83,10 @@ def write_files(options: argparse.Namespace, model: Callable[[], Path]) -> None:
             Path(name).write_text(text)
     tasks = named.get("task") or []
     for task in [tasks] if isinstance(tasks, str) else tasks:
-        for name in (one.partition("=")[0] for one in task.split(",")):
+        for named_file in (one.partition("=")[0] for one in task.split(",")):
+            game, _, name = named_file.rpartition(":")
             if name.endswith(".jsonl") and not Path(name).exists():
-                write_prompts(Path(name))
+                write_prompts(Path(name), **({"label": ("harmful", "benign")} if game else {}))
     for name in named.get("data") or []:
         if not Path(name).exists() and not name.startswith("minari:"):
             task = catalogue.find_task(tasks if isinstance(tasks, str) and tasks else "pendulum")

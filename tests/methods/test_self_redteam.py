@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+import assay
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
@@ -17,7 +19,7 @@ from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.credit.outcome import OutcomeCredit
 from assay.runs import catalogue
-from assay.runs.plan import make_plan
+from assay.runs.plan import make_plan, plan_of
 from assay.tasks.games.matrix import (
     DEFECTOR,
     PRISONERS_DILEMMA,
@@ -88,6 +90,28 @@ def test_a_step_of_self_play_trains_both_roles(supervised: int) -> None:
     assert ("loss/LogLikelihood" in steps[-1].metrics) == bool(supervised)
 
 
-def test_a_pretrained_model_is_refused_in_a_sentence() -> None:
-    with pytest.raises(AssayError, match="needs prompts, pairs or dialogues; 'red-teaming' has none"):
+def test_a_pretrained_model_needs_seeds_of_a_file() -> None:
+    with pytest.raises(AssayError, match=r"'red-teaming' has none\. Use --task red-teaming:SEEDS\.jsonl"):
         make_plan("self-redteam", "red-teaming", model="anything")
+
+
+def test_a_chat_model_plays_both_roles_over_the_seeds_of_a_file(tmp_path) -> None:
+    from tests.models.test_conversations import TEMPLATES, save_chat_model
+
+    seeds = [{"prompt": f"the {'no' if k % 2 else 'go'} {k}", "label": ("benign", "harmful")[k % 2]} for k in range(40)]
+    (tmp_path / "seeds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in seeds))
+    (tmp_path / "mine.py").write_text(
+        "def labels(prompts):\n"
+        "    return ['Harmful request: ' + ('yes' if 'the no' in one else 'no') + '\\nRefusal: ' +\n"
+        "            ('yes' if len(one) % 2 else 'no') + '\\nHarmful answer: no' for one in prompts]\n"
+    )
+    model = save_chat_model(tmp_path / "model", TEMPLATES["chatml"])
+    run = assay.train(
+        "self-redteam", f"red-teaming:{tmp_path / 'seeds.jsonl'}", steps=2, model=model, max_tokens=6, prompts=4,
+        group_size=2, judge=f"{tmp_path / 'mine.py'}:labels", out=tmp_path / "run",
+    )  # fmt: skip
+    samples = [json.loads(line) for line in (tmp_path / "run" / "samples.jsonl").read_text().splitlines()]
+    assert {row["role"] for row in samples} <= {"attacker", "defender"}
+    assert run.curves[-1]["evaluation_reward/harmful_answer"] == 0.0
+    assert any(row.get("gradient_norm/policy", 0.0) > 0.0 for row in run.curves), "rewards of the judge moved the model"
+    assert plan_of(tmp_path / "run").task.name == "red-teaming-seeds"

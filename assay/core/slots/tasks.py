@@ -163,10 +163,10 @@ Chat = Callable[[Sequence[str]], Sequence[str]]
 
 @runtime_checkable
 class JudgeReader(Protocol):
-    """A part that can ask a judge of the user's (`--judge`) in place of its own program."""
+    """A part or a task that can ask a judge of the user's (`--judge`) in place of its own program."""
 
     def with_judge(self, ask: Chat) -> Any:
-        """Returns the part that asks this chat model."""
+        """Returns the part or the task that asks this chat model."""
 
 
 @runtime_checkable

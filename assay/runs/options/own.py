@@ -136,13 +136,17 @@ class OwnOptions(Group):
 
     def task(self, task: Task) -> Task:
         """Returns the task with own rewards in place of its verifier, and with tools."""
+        from assay.core.slots import JudgeReader
         from assay.runs.user_code.rewards import with_components, with_rewards
         from assay.runs.user_code.tools import tools_of
         from assay.tasks.language.tools import with_tools
 
         if self.reward:
             task = with_rewards(task, self.reward, self.reward_timeout)
-        if (judge := self.asked()) is not None:
+        judge = self.asked()
+        if judge is not None and isinstance(task, JudgeReader):
+            task = task.with_judge(judge.answers)
+        elif judge is not None:
             task = with_components(task, {"judge": judge}, {"judge": self.judge_weight})
         if not self.tool:
             return task

@@ -12,7 +12,7 @@ from assay.core.calls import OwnCodeError, rewards_of, takes_columns
 from assay.core.errors import AssayError
 from assay.core.record import InfraFault, Outcome, Score
 from assay.core.settings import numbered
-from assay.core.slots import Task
+from assay.core.slots import JudgeReader, Task
 from assay.runs.user_code.addresses import Address, needed_address
 from assay.runs.user_code.files import digests, place_of
 from assay.runs.user_code.loading import is_public, load, value_of
@@ -125,6 +125,8 @@ class OwnRewards:
 
 def with_components(task: Task, components: Mapping[str, Component], weights: Mapping[str, float]) -> Task:
     """Returns a language task scored by these components; AssayError for other tasks."""
+    if isinstance(task, JudgeReader):
+        raise AssayError(f"--reward does not fit '{task.name}', a game that a judge labels. Use --judge FILE.py:NAME")
     if not isinstance(task, PromptTask | DialogueTask):
         raise AssayError(
             f"--reward scores completions; task '{task.name}' has none. Use a language task, or change the rewards of "

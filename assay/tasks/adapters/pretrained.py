@@ -19,6 +19,7 @@ from assay.rollouts.text import Conversation
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+from assay.tasks.language.redteam_chat import OF_FILES, SeedGame
 from assay.tasks.language.textfile import Files, TextFile, longest_of
 from assay.tasks.language.tools import ToolUse
 
@@ -75,22 +76,32 @@ def introduced(partner: Partner, item: Item, system: str) -> Framed:
     return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip(), system)
 
 
+def check_model_task(task: Task) -> None:
+    """Raises AssayError for a task that a language model cannot act in."""
+    if isinstance(task, PromptTask | PairsTask | DialogueTask | SeedGame):
+        return
+    instead = f"Use --task {task.name}:SEEDS.jsonl, seeds with a label" if task.name in OF_FILES else "Try countdown"
+    raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. {instead}.")
+
+
 def with_model(
     task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0
-) -> PromptTask | PairsTask | DialogueTask:
+) -> PromptTask | PairsTask | DialogueTask | SeedGame:
     """Returns the task in the model's tokens, its prompts in the model's chat template where it has one; conversations
     need a template.
 
     `max_tokens` 0 keeps the task's limit if it `is_limited`. Else a file has `ANSWER`, another task its own limit, and
     both are raised to the longest demonstration.
     """
+    check_model_task(task)
     chosen = pinned(model) if isinstance(model, str) else model
     if isinstance(task, PairsTask):
         return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
+    if isinstance(task, SeedGame):
+        return replace(task, prompts=cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
     if isinstance(task, DialogueTask):
         return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
-    if not isinstance(task, PromptTask):
-        raise AssayError(f"task '{task.name}' has no prompts. A language model needs a language task such as countdown")
+    assert isinstance(task, PromptTask)
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
     if task.system and not any(tokenizer.frame):
         raise AssayError(f"'{chosen.path}' has no chat template for a system prompt. Put it into the prompts")
