@@ -629,7 +629,7 @@ def test_what_does_not_fit_the_task_is_refused(paths: dict[str, str]) -> None:
         Pretrained(paths["llama"]).build(replace(task.spec, horizon=97))
     with pytest.raises(AssayError, match="Placement"):
         Pretrained(paths["llama"], dtype="float16").build(task.spec)
-    with pytest.raises(AssayError, match="has no prompts"):
+    with pytest.raises(AssayError, match="needs prompts"):
         with_model(cartpole(), paths["llama"])
 
 
