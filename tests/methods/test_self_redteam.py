@@ -91,7 +91,7 @@ def test_a_step_of_self_play_trains_both_roles(supervised: int) -> None:
 
 
 def test_a_pretrained_model_needs_seeds_of_a_file() -> None:
-    with pytest.raises(AssayError, match=r"'red-teaming' has none\. Use --task red-teaming:SEEDS\.jsonl"):
+    with pytest.raises(AssayError, match=r"'red-teaming' has none\. Try --task red-teaming:SEEDS\.jsonl"):
         make_plan("self-redteam", "red-teaming", model="anything")
 
 

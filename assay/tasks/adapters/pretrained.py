@@ -80,8 +80,8 @@ def check_model_task(task: Task) -> None:
     """Raises AssayError for a task that a language model cannot act in."""
     if isinstance(task, PromptTask | PairsTask | DialogueTask | SeedGame):
         return
-    instead = f"Use --task {task.name}:SEEDS.jsonl, seeds with a label" if task.name in OF_FILES else "Try --task countdown"
-    raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. {instead}.")
+    named = f"{task.name}:SEEDS.jsonl, seeds with a label" if task.name in OF_FILES else "countdown"
+    raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. Try --task {named}.")
 
 
 def with_model(
