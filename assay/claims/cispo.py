@@ -2,8 +2,8 @@
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.method import recipes
+from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, learns_faster, probes
+from assay.method import BIGRAMS, recipes, with_token_clip
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
@@ -33,6 +33,9 @@ CLAIMS = Claims(
             warmup=60,
             about=About.MECHANISM,
         ),
+        learns_faster("with sixteen updates on each batch it learns faster than dapo's clip: mean pass rate",
+                      recipes.cispo(BIGRAMS).set("source.minibatches", 16),
+                      with_token_clip(recipes.grpo(BIGRAMS), "dapo's clip", high=0.28).set("source.minibatches", 16)),
     ),
     mutants=(
         Edit("a lower bound", recipes.cispo, "StopGradientWeight(1.0, 4.0)", "StopGradientWeight(0.2, 4.0)"),

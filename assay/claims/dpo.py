@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch.nn.functional import logsigmoid
 
-from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, probes
-from assay.method import Experience, recipes
+from assay.claims import Claims, Edit, Exact, best_of_group, by_hand, learns_faster, probes, reused
+from assay.method import BIGRAMS, Experience, recipes
 from assay.parts import PairUp
 
 
@@ -40,18 +40,8 @@ CLAIMS = Claims(
             lambda: probes.formula_gap(recipes.dpo(), compared(), loss_by_hand),
             at_most=1e-9,
         ),
-        Measured(
-            "it learns: its held-out score rises",
-            "sorting-5",
-            recipes.dpo(),
-            0.0,
-            metric=Gain(),
-            seeds=5,
-            minutes=4.0,
-            steps=100,
-            warmup=60,
-            about=About.HEADLINE,
-        ),
+        learns_faster("when every batch is used eight times it learns faster than by likelihood of the chosen answers: "
+                      "mean pass rate", reused(recipes.dpo(BIGRAMS)), reused(best_of_group(BIGRAMS))),
     ),
     mutants=(
         Edit("the second best is rejected", PairUp.apply, "worst & differs", "~best & differs"),

@@ -2,8 +2,8 @@
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Gain, Measured, by_hand, probes
-from assay.method import PLACES, recipes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, learns_faster, probes
+from assay.method import BIGRAMS, PLACES, recipes
 from assay.parts import Clip
 
 
@@ -50,18 +50,8 @@ CLAIMS = Claims(
             steps=60,
             about=About.COMPONENT,
         ),
-        Measured(
-            "it learns: its held-out score rises",
-            "sorting-5",
-            recipes.grpo(),
-            0.0,
-            metric=Gain(),
-            seeds=5,
-            minutes=4.0,
-            steps=100,
-            warmup=60,
-            about=About.HEADLINE,
-        ),
+        learns_faster("without a critic it learns faster than ppo from as many answers: mean pass rate",
+                      recipes.grpo(BIGRAMS), recipes.ppo(BIGRAMS)),
     ),
     mutants=(
         Edit("one update a step", recipes.grpo, "preset.minibatch_source", "preset.on_policy_source"),

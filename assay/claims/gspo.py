@@ -2,8 +2,8 @@
 
 import torch
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.method import recipes
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, learns_faster, probes
+from assay.method import PLACES, recipes
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
@@ -36,6 +36,9 @@ CLAIMS = Claims(
             warmup=60,
             about=About.MECHANISM,
         ),
+        learns_faster("with four updates on each batch of answers of 32 tokens it learns faster than grpo: "
+                      "mean pass rate", recipes.gspo(PLACES).set("source.minibatches", 4),
+                      recipes.grpo(PLACES).set("source.minibatches", 4), "key-decisions:length=32"),
     ),
     mutants=(
         Edit("grpo's clip", recipes.gspo, "Clip(3e-4, 4e-4)", "Clip(0.2, 0.2)"),

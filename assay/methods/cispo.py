@@ -16,4 +16,8 @@ METHOD = Method(
         "upper bound 5 (high = 4): the paper tunes it and gives no number",
         "two updates a batch, as grpo here",
     ),
+    pilots=(
+        "seeds 100 and 101, mean pass rate on levels: with eight passes 0.74, 0.69, dapo's clip 0.74, 0.68, grpo 0.69, "
+        "0.70; with sixteen minibatches, as in the paper and in the claim, 0.64, 0.65, dapo's clip 0.64, 0.63",
+    ),
 )

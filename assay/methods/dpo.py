@@ -15,4 +15,8 @@ METHOD = Method(
     family="preference",
     start_for="pairs of a preferred and a rejected answer",
     departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
+    pilots=(
+        "seeds 100 and 101, mean pass rate on levels: with one pass 0.41, 0.41, likelihood of the chosen 0.41, 0.41; "
+        "with eight, as over a file of pairs, and in the claim, 0.66, 0.64 and 0.71, 0.65",
+    ),
 )

@@ -20,4 +20,5 @@ METHOD = Method(
         "two updates a batch, the paper has one: `--set source.minibatches=1`",
         "deviation with n - 1, epsilon 1e-4, as in the common public code",
     ),
+    pilots=("seeds 100 and 101, mean pass rate on levels: 0.428, 0.431, ppo 0.420, 0.428",),
 )

@@ -17,4 +17,8 @@ METHOD = Method(
         "most of the second minibatch is clipped, which raises an alarm",
         "two updates a batch, the paper has 4: `--set source.minibatches=4`",
     ),
+    pilots=(
+        "seeds 100 and 101, mean pass rate: on levels with eight passes 0.50, 0.51, grpo 0.69, 0.70; with the paper's "
+        "four minibatches on answers of 32 tokens, as in the claim, 0.60, 0.61, grpo 0.75, 0.78",
+    ),
 )

@@ -90,8 +90,8 @@ METHOD = Method(
         "the first fifth of the run instead of 20 steps",
         "the dual clip of 10 stays on after the switch",
         "the warm-up has no bare answers; P(y) of the small models here is what prompts taught them",
-        "no claim on pass@16: tables of tokens share no parameters between prompts and no prompt, and a transformer on "
-        "countdown takes more time than a claim here may; two designs for the cosine (a larger transformer: +0.07, one "
-        "pilot seed)",
+        "pass@16 is claimed on sorting: tables of tokens share no parameters between prompts and no prompt, and a "
+        "transformer on countdown takes more time than a claim here may",
     ),
+    pilots=("two designs for the cosine (a larger transformer: +0.07, one seed)",),
 )

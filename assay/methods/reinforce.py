@@ -14,4 +14,8 @@ METHOD = Method(
     default_task="addition",
     family="policy gradient",
     departures=("Adam instead of plain gradient ascent",),
+    pilots=(
+        "seeds 100 and 101, mean pass rate: on levels 0.42, 0.44, without a baseline 0.42, 0.42; where most answers "
+        "are right, so that without one most of the gradient is noise, and in the claim, 0.886, 0.886 and 0.877, 0.877",
+    ),
 )

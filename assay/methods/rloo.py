@@ -19,4 +19,5 @@ METHOD = Method(
         "no KL penalty unless asked for; --kl X adds k3 to the loss, summed over the answer, where the paper has k1 in "
         "the reward (KlInReward)",
     ),
+    pilots=("seeds 100 and 101, mean pass rate on levels: 0.427, 0.433, the best of each group alone 0.407, 0.413",),
 )

@@ -14,4 +14,7 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.grpo,
     departures=("two updates a batch, as grpo here",),
+    pilots=(
+        "seeds 100 and 101, mean pass rate on levels with eight passes: 0.71, 0.69, grpo 0.69, 0.70, gspo 0.50, 0.51",
+    ),
 )

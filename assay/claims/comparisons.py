@@ -1,0 +1,46 @@
+"""Measured claims that several methods state in the same way, and the rivals that they share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.claims.claim import About, Measured
+from assay.claims.metrics import Area
+from assay.core.recipe import Recipe
+from assay.parts.aggregations import SequenceSum
+from assay.parts.credit.outcome import Constant, OutcomeCredit
+from assay.parts.credit.reweigh import WithoutIdle
+from assay.parts.credit.shaping import PairUp
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.objectives.trust import NoTrust
+from assay.recipes.group import group_reinforce, reinforce, with_policy
+from assay.recipes.presets import Preset
+
+
+def learns_faster(name: str, ours: Recipe, theirs: Recipe, task: str = "levels") -> Measured:
+    """Returns the headline that a method's pass rate, as a mean over 50 steps, is above that of a rival with as many
+    sampled answers. Ten seeds, and ten more where these do not decide.
+    """
+    return Measured(
+        name, task, ours, theirs, Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2, about=About.HEADLINE
+    )
+
+
+def reused(recipe: Recipe, passes: int = 8) -> Recipe:
+    """Returns a recipe of sequences that passes over each whole batch several times, so that ratios leave 1."""
+    return recipe.set("source.minibatches", 1).set("source.epochs", passes)
+
+
+# ---------------------------------------------------------------------------------------------------- rivals
+def without_baseline(preset: Preset) -> Recipe:
+    """Returns reinforce whose outcomes are compared with nothing: -R log pi(y)."""
+    return replace(reinforce(preset), name="no-baseline", credit=(OutcomeCredit(Constant(0.0)),))
+
+
+def best_of_group(preset: Preset) -> Recipe:
+    """Returns likelihood of the best answer of each group in which outcomes of 0 and 1 differ (RAFT; preferred
+    fine-tuning): -log pi(y_best), without the worst.
+    """
+    credit = (PairUp(), OutcomeCredit(Constant(0.0)), WithoutIdle())
+    likelihood = PolicyGradient(trust=NoTrust(), aggregate=SequenceSum())
+    return with_policy(replace(group_reinforce(preset), credit=credit), "best-of-group", likelihood)
