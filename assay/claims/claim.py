@@ -50,8 +50,12 @@ class Exact:
             raise AssayError(f"exact claim '{self.name}' needs exactly one of equals, at_most, at_least")
 
     def run(self) -> Finding:
-        """Computes the number and compares it."""
-        value = self.function()
+        """Computes the number and compares it; a note of an exception names the claim."""
+        try:
+            value = self.function()
+        except Exception as error:
+            error.add_note(f"It was raised by the exact claim '{self.name}'")
+            raise
         number = float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
         if self.equals is not None:
             return Finding(

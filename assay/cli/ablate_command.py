@@ -35,6 +35,8 @@ def ablate(options: argparse.Namespace) -> int:
     folder = setup.folder
     with comparison_tables.Board(setup, out, quiet=options.json) as board, opened_pool(options, folder) as pool:
         outcome = comparison.run(replace(setup, pool=pool), board)
+    if not options.json:
+        comparison_tables.show_failures(outcome.failures, out)
     facts = ablation.Ablation(planned, outcome).facts
     store.write_json(folder / "ablation.json", facts)
     paths = [*figures(facts, folder), *comparison_tables.save(outcome, facts)]

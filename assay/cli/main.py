@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -354,6 +355,7 @@ def run_command(options: argparse.Namespace) -> int:
     from assay.cli.commands import command_function
     from assay.cli.early import refuse_unknown
     from assay.core.errors import AssayError
+    from assay.core.faults import TRACEBACK, own_fault, sentence
 
     try:
         with warnings.catch_warnings():
@@ -361,8 +363,15 @@ def run_command(options: argparse.Namespace) -> int:
             refuse_unknown(options)
             return command_function(options.command)(options)
     except AssayError as error:
-        print(f"assay: {' '.join(str(error).split())}", file=sys.stderr)  # an exception of own code may have many lines
+        print(f"assay: {' '.join(sentence(error).split())}", file=sys.stderr)  # one of own code may have many lines
         return error.exit_code
+    except Exception as error:
+        if own_fault(error) is None:
+            raise
+        if not any(TRACEBACK in note for note in getattr(error, "__notes__", ())):  # not in the folder of a run
+            traceback.print_exception(error)
+        print(f"assay: {sentence(error)}", file=sys.stderr)
+        return 2
 
 
 def is_out_of_memory(error: Exception) -> bool:

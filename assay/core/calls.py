@@ -20,6 +20,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.exits import kept_alive
+from assay.core.faults import at_place
 
 PLURALS = {"prompts": "prompt", "completions": "completion", "answers": "answer"}
 """Names of arguments that list an entry of the rows under another name."""
@@ -96,9 +97,8 @@ def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
     if is_done:
         return value
     if isinstance(value, SystemExit):
-        raise OwnCodeError(
-            f"{what} raised SystemExit({value.code!r}). Remove the call of sys.exit or os._exit"
-        ) from value
+        told = f"{what} raised SystemExit({value.code!r}){at_place(value)}"
+        raise OwnCodeError(f"{told}. Remove the call of sys.exit or os._exit") from value
     if not isinstance(value, Exception | KeyboardInterrupt):
         raise OwnCodeError(f"{what} raised {type(value).__name__}: {value}. Raise an Exception") from value
     raise value
@@ -126,7 +126,7 @@ def rewards_of(function: Callable[..., Any], rows: Rows, name: str, seconds: flo
         raise OwnCodeError(str(error)) from None
     except Exception as error:
         where = failing_row(function, rows, name, limit) if len(rows) > 1 else " on row 0"
-        raise OwnCodeError(f"{name} raised {type(error).__name__}: {error}{where}") from error
+        raise OwnCodeError(f"{name} raised {type(error).__name__}: {error}{at_place(error)}{where}") from error
     return numbers_of(values, len(rows), name)
 
 

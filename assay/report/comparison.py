@@ -17,10 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.core.errors import AssayError
+from assay.core.faults import Fault
 from assay.report import page
 from assay.report.results import FEWEST_PAIRS
 from assay.runs.comparison import Outcome, Setup, aggregate, plain_name, rows
 from assay.runs.folder import METRICS
+from assay.runs.jobs import Failure
 from assay.runs.plot import curve, learning_curve
 from assay.runs.pools import Child
 from assay.runs.progress import duration
@@ -129,15 +131,26 @@ def show(outcome: Outcome, console: Console) -> None:
             }
             verdict = words.get(each.verdict.value, "is not yet decided against")
             console.print(f"sequential test (total error 5 %): {each.first} {verdict} {each.second}", markup=False)
-    for failure in outcome.failures:
-        job = failure.job
-        console.print(
-            Text(f"failed  {job.arm} on {job.task}, seed {job.seed}: {failure.reason}  ({job.folder})", style="red")
-        )
+    show_failures(outcome.failures, console)
     if outcome.missing:
         console.print(
             f"[yellow]{len(outcome.missing)} runs are missing: time budget spent. Run the same command to resume[/]"
         )
+
+
+def show_failures(found: Sequence[Failure], console: Console) -> None:
+    """Prints the runs that failed; equal failures in code once, with the number of those that are like it."""
+    told: dict[Fault, Failure] = {}
+    for one in found:
+        if one.fault is not None and told.setdefault(one.fault, one) is not one:
+            continue
+        words = f"{one.job.arm} on {one.job.task}, seed {one.job.seed}: {one.reason}  ({one.job.folder})"
+        console.print(Text(f"failed  {words}", style="red"))
+        alike = [other for other in found if other is not one and one.fault is not None and other.fault == one.fault]
+        if alike:
+            rest = sum(not other.started for other in alike)
+            more = f"{len(alike) - rest} more failed there" + (f", {rest} were not started" if rest else "")
+            console.print(Text(f"        {more}; after the fix the same command runs them", style="red"))
 
 
 def is_uneven(found: Sequence[Mapping[str, Any]]) -> bool:

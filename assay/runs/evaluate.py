@@ -28,6 +28,7 @@ from assay.runs.run import loaded
 from assay.runs.scored import Scored, check_asked, passed, scored, summed, voted, write_rows
 from assay.runs.user_code.known_runs import trust
 from assay.runs.user_code.objects import remember
+from assay.runs.user_code.running import kept_traceback
 from assay.statistics.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -207,7 +208,8 @@ def evaluated(
         found = loaded(plan, folder, asked.checkpoint)
         subject = Subject(plan, folder, found.policy, found.reference, found.step)
     rows = plan.placement.micro_batch if rebuilt.micro_batch is None else rebuilt.micro_batch
-    return measured(subject, place, asked, rows)
+    with kept_traceback(folder):
+        return measured(subject, place, asked, rows)
 
 
 def measured(subject: Subject, task: Task, asked: ScoringOptions, rows: int) -> Evaluation:

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from assay.core.errors import AssayError
+from assay.core.faults import TRACEBACK
 from assay.core.store import open_own, write_text
 from assay.runs.progress import Noted, duration
 from assay.runs.terminal import printable
@@ -45,6 +46,7 @@ CONTENTS = {
     "learning_curve.svg": "the learning curve, for print",
     "video": "held-out episodes, filmed by `assay evaluate --video`",
     "handed.json": "hashes of the states that phases handed on",
+    TRACEBACK: "where the last error in code came from",
     "run.lock": "held while a process works on this folder",
 }
 

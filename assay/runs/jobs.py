@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from assay.core import store
 from assay.core.errors import AssayError
+from assay.core.faults import Fault
 from assay.runs.folder import read_metrics
 from assay.runs.plan import Plan
 from assay.runs.pools import Child, Ended, Job, Pool, Processes
+from assay.runs.user_code.consent import Code
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that has no result, and why."""
+    """A run that has no result, and why; where code failed, if it did. A run that would have failed as two others did
+    was not `started`.
+    """
 
     job: Job
     reason: str
+    fault: Fault | None = None
+    started: bool = True
 
 
 def result_of(job: Job, steps: int) -> Result | None:
@@ -58,18 +65,20 @@ def run_jobs(
     pool: Pool = Processes(),
     deadline: float | None = None,
     watch: Callable[[Sequence[Child]], None] = lambda children: None,
+    doomed: Doomed | None = None,
 ) -> Iterator[Result | Failure]:
     """Yields the outcome of every job; runs at most `workers` at a time (None: as many as the pool has room for),
     starts none after `deadline` (monotonic s).
 
-    Jobs finished before come first. One whose process died is started once more if its folder has a checkpoint.
+    Jobs finished before come first. One whose process died is started once more if its folder has a checkpoint. After
+    two equal failures in code, jobs that would fail the same way are not started; `doomed` has earlier ones.
     `watch` is called twice a second with the running jobs. If the caller stops iterating or is interrupted, running
     jobs are told to save and stop.
     """
     if workers is not None and workers < 1:
         raise AssayError(f"--jobs is {workers}. Use at least 1.")
     waiting, children = [], list[Child]()
-    plans, again = {}, set[Job]()
+    plans, again, doomed = {}, set[Job](), Doomed() if doomed is None else doomed
     for job in jobs:
         plan = job.plan()
         plans[job] = plan.steps, plan.code
@@ -78,6 +87,7 @@ def run_jobs(
             waiting.append(job)
         else:
             check_same(job, plan)
+            doomed.passed(job, plan.code)
             yield done
     waiting.reverse()
     room = workers or (pool.size if waiting else 1)
@@ -87,6 +97,10 @@ def run_jobs(
                 waiting.clear()
             while waiting and len(children) < room:
                 job = waiting.pop()
+                if (fault := doomed.fault_of(job, plans[job][1])) is not None:
+                    reason = f"not started: it would fail as two others did ({fault.kind} in {fault.place})"
+                    yield Failure(job, reason, fault, started=False)
+                    continue
                 children.append(pool.start(job, plans[job][1]))
             for end in pool.wait(children, 0.5):
                 job = end.child.job
@@ -96,10 +110,48 @@ def run_jobs(
                     waiting.append(job)
                     continue
                 result = None if end.reason else result_of(job, plans[job][0])
-                yield Failure(job, end.reason or "it ended early") if result is None else result
+                if result is not None:
+                    doomed.passed(job, plans[job][1])
+                elif end.fault is not None:
+                    doomed.failed(job, end.fault)
+                yield Failure(job, end.reason or "it ended early", end.fault) if result is None else result
             watch(children)
     finally:
         pool.stop(children)
+
+
+@dataclass
+class Doomed:
+    """Which jobs would fail as others did: after two equal failures in code, those of the same arm, and those that use
+    the same file, unless a job of that arm or with that file has ended well.
+    """
+
+    faults: dict[Fault, list[Job]] = field(default_factory=dict)
+    arms: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+
+    def passed(self, job: Job, code: Code) -> None:
+        """Notes a job that has ended well."""
+        self.arms.add(job.arm)
+        self.files |= files_of(code)
+
+    def failed(self, job: Job, fault: Fault) -> None:
+        """Notes a job that failed in code."""
+        self.faults.setdefault(fault, []).append(job)
+
+    def fault_of(self, job: Job, code: Code) -> Fault | None:
+        """Returns the fault that a job would have; None if it may end well."""
+        for fault, failed in self.faults.items():
+            is_same = job.arm in {one.arm for one in failed} and job.arm not in self.arms
+            if len(failed) > 1 and (is_same or fault.file in files_of(code) - self.files):
+                return fault
+        return None
+
+
+def files_of(code: Code) -> set[str]:
+    """Returns the paths of the files of own code that comes by file."""
+    folders = {source: Path(source).resolve().parent for source in code if source.endswith(".py")}
+    return {str(folder / name) for source, folder in folders.items() for name in code[source]}
 
 
 def is_worth_another(end: Ended) -> bool:

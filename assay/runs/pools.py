@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import assay.methods
-from assay.core.errors import AssayError
+from assay.core.faults import TRACEBACK, Fault, any_fault, sentence
 from assay.core.recipe import Recipe
 from assay.runs.plan import Plan, make_plan
 from assay.runs.user_code.consent import Code, own_sources
@@ -61,11 +61,12 @@ class Child:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a job: "" or the error, and whether its process died without an answer."""
+    """The end of a job: "" or the error, whether its process died without an answer, and where code failed."""
 
     child: Child
     reason: str
     died: bool = False
+    fault: Fault | None = None
 
 
 class Pool(ABC):
@@ -107,7 +108,7 @@ def unpickled(sources: Sequence[str], sent: bytes) -> Job:
 
 # ---------------------------------------------------------------------------------------------------- one process
 def work(sources: Sequence[str], sent: bytes, parent: Connection) -> None:
-    """Runs the job in the child process, then sends "" or the error on the pipe."""
+    """Runs the job in the child process, then sends "" or the error, and where code failed, on the pipe."""
     import torch
 
     from assay.runs.progress import Mode
@@ -118,13 +119,18 @@ def work(sources: Sequence[str], sent: bytes, parent: Connection) -> None:
     try:
         job = unpickled(sources, sent)
         execute(job.plan(), job.folder, mode=Mode.SILENT)
-    except AssayError as error:
-        parent.send(str(error))
     except Exception as error:
-        parent.send(f"{type(error).__name__}: {error}")
-        raise
+        parent.send((reason_of(error), any_fault(error)))
     else:
-        parent.send("")
+        parent.send(("", None))
+
+
+def reason_of(error: Exception) -> str:
+    """Returns why a job failed; of notes of the error only the place of its traceback: the runs of a comparison are
+    resumed by its command.
+    """
+    kept = [note for note in getattr(error, "__notes__", ()) if TRACEBACK in note]
+    return " ".join([f"{sentence(error, notes=False).rstrip('.')}.", *kept]) if kept else sentence(error, notes=False)
 
 
 def stop_with(parent: Connection) -> None:
@@ -153,13 +159,13 @@ class Forked(Child):
     def ended(self) -> Ended:
         """Waits for the end of a process that has answered or died."""
         try:
-            said: str | None = self.pipe.recv()
+            said: tuple[str, Fault | None] | None = self.pipe.recv()
         except (EOFError, OSError):
             said = None
         ended(self.process)
         self.pipe.close()
         if said is not None:
-            return Ended(self, said)
+            return Ended(self, said[0], fault=said[1])
         code = self.process.exitcode
         cause = f"signal {-code}" if code and code < 0 else f"exit code {code}"
         return Ended(self, f"the process died ({cause}): out of memory, or killed from outside", died=True)

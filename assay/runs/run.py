@@ -18,6 +18,7 @@ from torch import Tensor
 
 from assay.core import store
 from assay.core.errors import AssayError
+from assay.core.faults import TRACEBACK
 from assay.engine import evaluation
 from assay.engine.engine import Engine
 from assay.engine.gloo import RankLost
@@ -43,7 +44,7 @@ from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
 from assay.runs.user_code.known_runs import trust
 from assay.runs.user_code.objects import remember
-from assay.runs.user_code.running import own_code
+from assay.runs.user_code.running import kept_traceback, own_code
 from assay.runs.warm_start import chosen, weights_from
 from assay.runs.worker import Callback, Listeners, Worker, fitting, restore
 
@@ -83,8 +84,10 @@ def execute(
     """
     listeners = Listeners(tuple(callbacks), tuple(sinks))
     try:
-        with repeatable(plan.placement.deterministic), Team(plan.placement.ranks) as team:
-            return executed(plan, folder, team, mode=mode, listeners=listeners, weights=weights, data=data)
+        with kept_traceback(folder), repeatable(plan.placement.deterministic), Team(plan.placement.ranks) as team:
+            run = executed(plan, folder, team, mode=mode, listeners=listeners, weights=weights, data=data)
+            (folder / TRACEBACK).unlink(missing_ok=True)  # of an error before it was resumed
+            return run
     except RankLost as error:
         raise RankLost(f"{error}. Resume with: {resume_command(folder)}") from error
 
@@ -100,9 +103,9 @@ def executed(
     data: Mapping[str, Any] | None = None,
 ) -> Run:
     """Does what `execute` does, on the ranks of a team, which the phases of a run share."""
+    check_folder(folder)
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
-    check_folder(folder)
     if plan.recipe.certificate is not None:  # refuses a task with too few held-out prompts
         evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)

@@ -11,7 +11,7 @@ from assay.core.errors import AssayError
 from assay.runs import catalogue
 from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.comparison import plain_name
-from assay.runs.jobs import Failure, Result, run_jobs
+from assay.runs.jobs import Doomed, Failure, Result, run_jobs
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job, Pool, Processes
 from assay.statistics.tuning import Asked, Choice, Report, Search, Settings, Space, Tuned, TuningPlan, Uniform, Whole
@@ -75,6 +75,7 @@ class Training:
         self.tell, self.workers, self.pool = tell, workers, pool
         self.fixed: dict[str, Any] = dict(self.options.get("settings") or {})
         self.done: dict[Path, Result | Failure] = {}
+        self.doomed = Doomed()
         catalogue.find_method(method)
         self.steps = make_plan(method, task, steps=steps, **self.options).steps
 
@@ -94,9 +95,15 @@ class Training:
         return Job("tuned", self.task, seed, self.folder / name / f"seed-{seed}", self.method, options)
 
     def ahead(self, asked: Sequence[Asked]) -> None:
-        """Runs what is not yet done, several at a time; tells of each when it ends."""
+        """Runs what is not yet done, several at a time; tells of each when it ends. AssayError after two equal failures
+        in code, while no run has ended well: nothing of them is kept as a trial, and the same command goes on.
+        """
         jobs = {job.folder: job for job in (self.job(*one) for one in asked) if job.folder not in self.done}
-        for one in run_jobs(list(jobs.values()), self.workers, pool=self.pool):
+        reason = ""
+        for one in run_jobs(list(jobs.values()), self.workers, pool=self.pool, doomed=self.doomed):
+            if isinstance(one, Failure) and not one.started:
+                raise AssayError(f"the search ends after two equal failures ({reason}). Run it again after the fix.")
+            reason = one.reason if isinstance(one, Failure) else reason
             self.done[one.job.folder] = one
             steps = one.job.options["steps"]
             settings = {key: value for key, value in one.job.options["settings"].items() if key not in self.fixed}

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.faults import at_place
 from assay.core.record import Progress
 from assay.core.settings import children, is_schedule, replaced, resolved
 from assay.core.slots import LimitReader
@@ -239,9 +240,9 @@ def first_break(one: Law, part: Any, cases: Iterable[Named]) -> Broke | None:
 
 
 def raised(error: BaseException) -> str:
-    """Returns an exception in one line."""
+    """Returns an exception, and its place in a user's code, in one line."""
     text = str(error).strip().splitlines()
-    return f"raises {type(error).__name__}" + (f": {text[0][:200]}" if text else "")
+    return f"raises {type(error).__name__}" + (f": {text[0][:200]}" if text else "") + at_place(error)
 
 
 def assert_laws(findings: Iterable[Finding]) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
+from assay.core.faults import Fault, any_fault
 from assay.runs.distributed.ray_cluster import check_same_code, cluster, differing, first_line, observer, shown
-from assay.runs.pools import PATIENCE, Child, Ended, Job, Pool, pickled, unpickled
+from assay.runs.pools import PATIENCE, Child, Ended, Job, Pool, pickled, reason_of, unpickled
 from assay.runs.user_code.consent import Code
 
 
@@ -55,7 +56,8 @@ class RayPool(Pool):
     def ended(self, child: Task) -> Ended:
         """Returns the end of a task that is over."""
         try:
-            return Ended(child, self.ray.get(child.reference, timeout=PATIENCE))
+            reason, fault = self.ray.get(child.reference, timeout=PATIENCE)
+            return Ended(child, reason, fault=fault)
         except self.ray.exceptions.RayTaskError as error:
             return Ended(child, f"{type(error.cause).__name__}: {error.cause}")
         except self.ray.exceptions.RayError as error:
@@ -73,8 +75,12 @@ class RayPool(Pool):
 
 
 # ---------------------------------------------------------------------------------------------------- on the worker
-def run_there(sources: Sequence[str], sent: bytes, code: Code, facts: Mapping[str, Any], cwd: str) -> str:
-    """Runs the job in a Ray worker; returns "" or the error. Paths are relative to the folder of the command."""
+def run_there(
+    sources: Sequence[str], sent: bytes, code: Code, facts: Mapping[str, Any], cwd: str
+) -> tuple[str, Fault | None]:
+    """Runs the job in a Ray worker; returns "" or the error, and where code failed. Paths are relative to the folder of
+    the command.
+    """
     import torch
 
     from assay.runs.progress import Mode
@@ -89,9 +95,9 @@ def run_there(sources: Sequence[str], sent: bytes, code: Code, facts: Mapping[st
         plan = job.plan()
         check_own_code(code, plan.code)
         execute(plan, job.folder, mode=Mode.SILENT)
-    except AssayError as error:
-        return str(error)
-    return ""
+    except Exception as error:
+        return reason_of(error), any_fault(error)
+    return "", None
 
 
 def check_own_code(here: Code, there: Code) -> None:

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from assay.core.calls import Overtime, OwnCodeError, within
 from assay.core.errors import AssayError
+from assay.core.faults import at_place
 from assay.rollouts.judgements import PAIR, preference
 from assay.runs.user_code.addresses import Address, parsed_address
 from assay.runs.user_code.rewards import function_of
@@ -286,7 +287,8 @@ class LocalJudge(Judge):
         try:
             found = list(self.function(list(prompts)))
         except Exception as error:
-            raise OwnCodeError(f"judge {self.url} raised {error!r}. It takes prompts and returns texts") from error
+            what = f"judge {self.url} raised {error!r}{at_place(error)}"
+            raise OwnCodeError(f"{what}. It takes prompts and returns texts") from error
         if len(found) != len(prompts) or not all(isinstance(one, str) for one in found):
             what = f"judge {self.url} returned {len(found)} answers to {len(prompts)} prompts"
             raise OwnCodeError(f"{what}, or other things than texts. Return one text for each prompt")

@@ -16,14 +16,13 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.exits import kept_alive
+from assay.core.faults import STAMP, at_place, named
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.files import NOT_LOCAL, digests, file_of, local_files
 from assay.runs.user_code.objects import given_module, is_given
 
 PREFIX = "own_"
 """Names of modules from files begin with it; the rest is the file's stem and a hash of its path."""
-STAMP = "__assay_code__"
-"""Name in a loaded module: its source and the digests of its files."""
 WHOLE = "__assay_whole__"
 """Name in a module that was loaded from a file: the digest of all of it, claims included."""
 
@@ -75,8 +74,9 @@ def failed(what: str, error: BaseException) -> AssayError:
     if isinstance(error, AssayError):
         return error
     if isinstance(error, SystemExit):
-        return AssayError(f"{what} cannot be loaded: it raises SystemExit. Remove the call of sys.exit.")
-    return AssayError(f"{what} cannot be loaded: it raises {type(error).__name__}: {error}")
+        where = at_place(error)
+        return AssayError(f"{what} cannot be loaded: it raises SystemExit{where}. Remove the call of sys.exit.")
+    return AssayError(f"{what} cannot be loaded: it raises {named(error)}{at_place(error)}")
 
 
 def stamped_sources(modules: Iterable[str]) -> dict[str, dict[str, str]]:

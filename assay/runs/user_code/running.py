@@ -1,8 +1,11 @@
-"""Own code while a run uses it: tried before anything is spent, its errors with the command that resumes the run."""
+"""Own code while a run uses it: tried before anything is spent, its errors with place, traceback and the command that
+resumes the run.
+"""
 
 from __future__ import annotations
 
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +14,7 @@ from pathlib import Path
 from assay.core import store
 from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
+from assay.core.faults import TRACEBACK, any_fault, own_fault
 from assay.core.recipe import Recipe
 from assay.core.score_range import check_unit
 from assay.core.slots import Task
@@ -37,11 +41,30 @@ def own_code(accepted: Code, folder: Path) -> Iterator[None]:
         changed = config | {"accepted_code": [*config.get("accepted_code", []), entry]}
         remember(folder, encode(changed, "", None))
         store.write_json(folder / "config.json", changed)
+    after = f"After fixing it, resume with: {resume_command(folder)} --accept-changed-code"
     try:
         yield
     except OwnCodeError as error:
-        again = f"{resume_command(folder)} --accept-changed-code"
-        raise AssayError(f"{str(error).rstrip('.')}. After fixing it, resume with: {again}") from error
+        raise AssayError(f"{str(error).rstrip('.')}. {after}") from error
+    except Exception as error:
+        if not isinstance(error, AssayError) and own_fault(error) is not None:
+            error.add_note(after)
+        raise
+
+
+@contextmanager
+def kept_traceback(folder: Path) -> Iterator[None]:
+    """Writes the traceback of an error in own code, or of one that is no AssayError, to traceback.txt in a run folder;
+    a note of the error names the file.
+    """
+    try:
+        yield
+    except Exception as error:
+        if any_fault(error) is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            store.write_text(folder / TRACEBACK, "".join(traceback.format_exception(error)))
+            error.add_note(f"The traceback is in {folder / TRACEBACK}")
+        raise
 
 
 def try_rewards(task: Task, recipe: Recipe) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.faults import at_place
 from assay.core.record import Draw, State
 from assay.core.spaces import MASK, Context, Spec
 from assay.ops.random import hashed
@@ -40,9 +41,9 @@ def is_number(value: Any) -> bool:
 
 
 def raised(call: str, error: BaseException) -> str:
-    """Returns what a call of the environment raised, in one line."""
+    """Returns what a call of the environment raised, and where, in one line."""
     text = " ".join(str(error).split())[:200]
-    return f"{call} raised {type(error).__name__}{': ' if text else ''}{text}"
+    return f"{call} raised {type(error).__name__}{': ' if text else ''}{text}{at_place(error)}"
 
 
 def reset_answer(answer: Any) -> tuple[Any, dict[str, Any]]:
