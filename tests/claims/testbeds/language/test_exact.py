@@ -12,6 +12,7 @@ import torch
 
 from assay.claims.testbeds.language import LEVELS
 from assay.claims.testbeds.language.enumerable import DIGITS, EnumerableTask
+from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.places import Keys, key_decisions, true_advantage
 from assay.claims.testbeds.language.redo import Redo
 from assay.claims.testbeds.language.sparse import ManyWays, many_ways
@@ -283,3 +284,15 @@ def test_hard_prompts_need_the_second_format_and_it_costs() -> None:
     assert sorted(worth[1].values()) == pytest.approx([0.8] * 9 + [1.0])
     assert task.items.verify(task.items.item(0, 1), "0" + min(worth[0])[1]).value == 0.0
     assert task.exact(actor_of(task))["cheapest_share"] == pytest.approx((0.9 + 3 * 0.1) / 4)
+
+
+def test_traces_of_a_mixture_have_its_shares_and_are_right_as_often_as_the_start() -> None:
+    task = formats(mixture=262)
+    rows = task.demonstrate(np.arange(4000), 0)
+    first = [said[0] for said in task.completions(rows)]
+    shares = [sum(one in digits for one in first) / len(first) for digits in ("01234", "567", "89")]
+    assert shares == pytest.approx([0.2, 0.6, 0.2], abs=0.03)
+    assert float(rows.reward.sum()) / len(rows) == pytest.approx(0.2 * 0.2 + 0.6 * 0.6 + 0.2 * 0.5, abs=0.03)
+    assert task.name != formats().name
+    with pytest.raises(AssayError, match="one number for each format"):
+        formats(mixture=12)
