@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from assay.report.watch import bound, is_loopback
+from assay.report.watch import bound, is_loopback, is_own_name, own_names
 from assay.runs.distributed.serving import Refused, Service, served_policy
 
 MOST_BYTES = 1 << 26
@@ -25,19 +26,33 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers a request without a body."""
-        self.reply({})
+        if self.is_for_us():
+            self.reply({})
+
+    def is_for_us(self) -> bool:
+        """Returns whether the Host header names this server; refuses the request if not. A page of another site whose
+        name was bound to this address (DNS rebinding) has its own name there.
+        """
+        is_ours = is_own_name(self.headers.get_all("Host"), self.server.names, self.server.host)
+        if not is_ours:
+            self.refuse(Refused(421, f"the Host header is not that of this server. Use {self.server.url}."))
+        return is_ours
 
     def do_POST(self) -> None:
-        """Answers a request whose body is a JSON object."""
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        """Answers a request whose body is a JSON object, as long as its header says."""
+        if not self.is_for_us():
+            return None
+        length = self.headers.get("Content-Length", "")[:20]
+        if not (length.isascii() and length.isdecimal()) or int(length) > MOST_BYTES:
             return self.refuse(Refused(413, f"the body has {length or 'no'} bytes. Send at most {MOST_BYTES:,}."))
         sent = self.rfile.read(int(length))
+        if len(sent) != int(length):  # else a cut body would be an empty one, which /pause obeys
+            return self.refuse(Refused(400, f"the body ended after {len(sent):,} of {length} bytes. Send it again."))
         if not self.headers.get("Content-Type", "").startswith("application/json"):  # pages of other sites cannot
             return self.refuse(Refused(415, "the body is not application/json. Set the Content-Type."))
         try:
             body = json.loads(sent or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return self.refuse(Refused(400, f"the body is not JSON ({error}). Send a JSON object."))
         return self.reply(body) if isinstance(body, dict) else self.refuse(Refused(400, "Send a JSON object."))
 
@@ -80,6 +95,8 @@ class Server(ThreadingHTTPServer):
         self.service = service
         super().__init__((host, port), Handler)
         self.url = f"http://{host}:{self.server_address[1]}"
+        machine = () if is_loopback(host) else {socket.gethostname(), socket.getfqdn()}
+        self.host, self.names = host, own_names(host, int(self.server_address[1]), machine)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Prints why a request failed; a client that has gone is not an error."""

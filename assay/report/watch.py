@@ -18,7 +18,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -123,8 +123,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def is_for_us(self) -> bool:
         """Returns whether the Host header names this server (a rebound DNS name does not)."""
-        given = [name.lower() for name in self.headers.get_all("Host") or ()]
-        return len(given) == 1 and (given[0] in self.server.names or self.server.is_open_to(given[0]))
+        return is_own_name(self.headers.get_all("Host"), self.server.names, self.server.host)
 
     def answer(self, status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
         """Sends one response with the common headers."""
@@ -168,28 +167,38 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), Handler)
         self.host, self.port = host, int(self.server_address[1])
         self.shown = f"[{host}]" if ":" in host else host
-        hosts = {self.shown, *names} | ({"localhost", "127.0.0.1"} if is_loopback(host) else set())
-        self.names = {f"{name}:{self.port}".lower() for name in hosts} | ({*hosts} if self.port == 80 else set())
+        self.names = own_names(host, self.port, names)
 
     @property
     def url(self) -> str:
         """Returns the address to open in a browser."""
         return f"http://{self.shown}:{self.port}/"
 
-    def is_open_to(self, name: str) -> bool:
-        """Returns whether an IP address is accepted as Host: beyond the loopback the own addresses are not known."""
-        found = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?(?::(\d+))?", name)
-        if is_loopback(self.host) or not found:
-            return False
-        try:
-            ipaddress.ip_address(found[1])
-        except ValueError:
-            return False
-        return True
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs a failed request and keeps serving."""
         log.warning("a request from %s failed: %s", client_address, sys.exc_info()[1])
+
+
+def own_names(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
+    """Returns the Host headers that name a server: its address, localhost on the loopback, and further `names`."""
+    hosts = {f"[{host}]" if ":" in host else host, *names}
+    hosts |= {"localhost", "127.0.0.1"} if is_loopback(host) else set()
+    return {f"{name}:{port}".lower() for name in hosts} | ({*hosts} if port == 80 else set())
+
+
+def is_own_name(given: Sequence[str] | None, names: set[str], host: str) -> bool:
+    """Returns whether a request's Host headers are one that names the server at `host`: one of its `names`, or any IP
+    address where it is bound beyond the loopback, because its addresses are not known then.
+    """
+    name = given[0].lower() if given is not None and len(given) == 1 else ""
+    found = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?(?::([0-9]{1,5}))?", name[:80])
+    if name in names or is_loopback(host) or not found:
+        return name in names
+    try:
+        ipaddress.ip_address(found[1])
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

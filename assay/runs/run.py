@@ -29,6 +29,7 @@ from assay.runs import hardware
 from assay.runs.checks import check_shards, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.distributed.checks import check_gathering
+from assay.runs.distributed.ledger import WorkStopped
 from assay.runs.distributed.ranks import Team
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
@@ -88,8 +89,8 @@ def execute(
             run = executed(plan, folder, team, mode=mode, listeners=listeners, weights=weights, data=data)
             (folder / TRACEBACK).unlink(missing_ok=True)  # of an error before it was resumed
             return run
-    except RankLost as error:
-        raise RankLost(f"{error}. Resume with: {resume_command(folder)}") from error
+    except (RankLost, WorkStopped) as error:
+        raise type(error)(f"{str(error).rstrip('.')}. Resume with: {resume_command(folder)}") from error
 
 
 def executed(

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection
@@ -38,7 +38,6 @@ from assay.ops.decoded import Stop
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.rollouts.completions import Ends, answers
 from assay.runs.distributed import servers, serving
-from assay.runs.distributed.ledger import WorkStopped
 from assay.runs.distributed.rollout_worker import Lost
 from assay.runs.distributed.servers import GENERATE, Published
 from assay.runs.distributed.weights import WeightFiles
@@ -401,6 +400,8 @@ def test_an_address_that_cannot_be_bound_is_refused(server: Server, base: Path) 
     ("method", "path", "body", "status", "said"),
     [
         ("POST", GENERATE, b"{", 400, "the body is not JSON"),
+        ("POST", GENERATE, b"[" * 200_000, 400, "the body is not JSON"),
+        ("POST", GENERATE, row(extra_args={"start": 2**70}), 400, "64 bits"),
         ("POST", GENERATE, [1], 400, "Send a JSON object."),
         ("POST", "/v2/nothing", {}, 404, "there is no POST /v2/nothing"),
         ("GET", GENERATE, {}, 404, "there is no GET"),
@@ -430,15 +431,41 @@ def test_pages_of_other_sites_cannot_ask(server: Server) -> None:
     assert server.service.is_open
 
 
+@pytest.mark.parametrize("host", ["evil.com", "evil.com:80", "127.0.0.1:1", "", "127.0.0.1", "10.0.0.7:8000"])
+def test_a_name_that_was_bound_to_this_address_by_another_site_is_refused(host: str, server: Server) -> None:
+    for method, path in (("POST", "/pause"), ("GET", "/v1/models")):
+        link = HTTPConnection("127.0.0.1", server.server_address[1], timeout=10.0)
+        link.request(method, path, b"{}", {"Content-Type": "application/json", "Host": host})
+        answer = link.getresponse()
+        assert answer.status == 421
+        assert "Host header" in json.loads(answer.read())["error"]["message"]
+    assert server.service.is_open
+
+
+@pytest.mark.parametrize(
+    ("length", "sent", "status"), [("60000000", b"", 400), ("40", b"{}", 400), ("9" * 5000, b"", 413)]
+)
+def test_a_body_that_is_cut_is_not_an_empty_one(length: str, sent: bytes, status: int, server: Server) -> None:
+    """An empty body is a pause that nobody asked for."""
+    port = server.server_address[1]
+    with socket.create_connection(("127.0.0.1", port), 10.0) as link:
+        head = f"POST /pause HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        link.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + sent)
+        link.shutdown(socket.SHUT_WR)
+        assert link.makefile("rb").readline().split()[1] == str(status).encode()
+    assert server.service.is_open
+
+
 def test_weights_that_are_torn_or_not_there_are_refused(server: Server, tmp_path: Path) -> None:
     before = server.service.policy.flat.values.clone()
     (tmp_path / "torn").write_bytes(b"12345678")
-    for name in ("torn", "missing"):
+    os.mkfifo(tmp_path / "pipe")  # opening it waits for its other end, with the model held
+    for name in ("torn", "missing", "pipe", "."):
         ask(server, "POST", "/start_weight_update", {})
         told = {"path": str(tmp_path / name), "sha256": "00" * 32, "model": "actor"}
         status, answer = ask(server, "POST", "/update_weights", {"update_info": told})
         assert status == 400
-        assert "holds no weights of 'actor'" in answer["error"]["message"]
+        assert "holds no weights of 'actor' with this digest, or cannot be read here" in answer["error"]["message"]
         assert server.service.is_open
     assert torch.equal(server.service.policy.flat.values, before)
 
@@ -532,7 +559,10 @@ class Process:
         return self.process.exitcode
 
 
-def test_a_run_whose_server_is_killed_stops_by_name_and_resumes_to_the_same_bits(base: Path, tmp_path: Path) -> None:
+def test_a_run_whose_server_is_killed_stops_by_name_and_resumes_to_the_same_bits(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "AWAY", 0.3)
     process = Process(base)
     plan = spoken("grpo", steps=3)
     execute(plan, tmp_path / "plain", mode=Mode.SILENT)
@@ -544,7 +574,8 @@ def test_a_run_whose_server_is_killed_stops_by_name_and_resumes_to_the_same_bits
             assert process.end(signal.SIGKILL) == -signal.SIGKILL
             killed.append(time.monotonic())
 
-    with pytest.raises(WorkStopped, match=f"{url} does not answer: .*[Rr]efused"):
+    gone = f"{url} does not answer: .*[Rr]efused"
+    with pytest.raises(AssayError, match=f"{gone}.*Start the server again"), pytest.warns(UserWarning, match=gone):
         execute(on(plan, url), tmp_path / "run", mode=Mode.SILENT, callbacks=[kill])
     assert time.monotonic() - killed[0] < 10.0
     assert saved(tmp_path / "run")["engine"]["updates"] >= 1
@@ -552,6 +583,27 @@ def test_a_run_whose_server_is_killed_stops_by_name_and_resumes_to_the_same_bits
         execute(on(plan, server.url), tmp_path / "run", mode=Mode.SILENT)
     assert not difference(saved(tmp_path / "run"), saved(tmp_path / "plain"))
     execute(on(plan, url), tmp_path / "run", mode=Mode.SILENT)  # a finished run needs no server
+
+
+def test_a_run_waits_for_a_server_that_is_started_again(base: Path, tmp_path: Path) -> None:
+    """Three tries without a pause ended a run after 1.5 s; a server needs minutes to load its model."""
+    plan = spoken("grpo", steps=3)
+    execute(plan, tmp_path / "plain", mode=Mode.SILENT)
+    with ExitStack() as stack:
+        first = serving_of(base)
+        server = first.__enter__()
+        port = int(server.server_address[1])
+
+        def restart(step: int, metrics: Any, policy: Any) -> None:
+            if step == 1:
+                first.__exit__(None, None, None)
+                later = threading.Timer(2.5, lambda: stack.enter_context(serving_of(base, port)))
+                stack.callback(later.join)
+                later.start()
+
+        with pytest.warns(UserWarning, match="does not answer.*the run waits for it, up to 300 s"):
+            execute(on(plan, server.url), tmp_path / "run", mode=Mode.SILENT, callbacks=[restart])
+    assert not difference(saved(tmp_path / "run"), saved(tmp_path / "plain"))
 
 
 def test_the_server_ends_by_sigterm(base: Path) -> None:

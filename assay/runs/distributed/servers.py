@@ -12,6 +12,7 @@ import math
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,17 +27,14 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Task
 from assay.core.spaces import Vocabulary
 from assay.decoding.sampling_parameters import Narrowing
-from assay.engine.engine import Engine
 from assay.ops import random
 from assay.ops.decoded import Written
 from assay.rollouts import text
 from assay.rollouts.completions import Ends
-from assay.runs.distributed.rollout_worker import Asked, Found, Hand, Lost, RolloutWorker
+from assay.runs.distributed.rollout_worker import Lost
 from assay.runs.distributed.weights import WeightFiles, Weights
 
 GENERATE = "/inference/v1/generate"
@@ -44,6 +42,12 @@ OWNER = "assay"
 """`owned_by` in the list of models of `assay serve`: its sampler and its random numbers are those of this package."""
 REACH, CHECKS = 10.0, 120.0
 """Seconds to connect, and for all checks of a server before a run begins."""
+AWAY, PAUSE = 300.0, 0.2
+"""Seconds that a run waits for a server that has gone, and before it asks again; each further pause is half as long
+again, up to 5 s.
+"""
+MOST_BYTES = 1 << 27
+"""The largest answer that is read."""
 ROWS = 1024
 """Requests under way at once; more rows are sampled as several batches."""
 NEAR, NEAR_FOREIGN = 1e-3, 5e-2
@@ -133,7 +137,7 @@ class Server:
             headers = {"Content-Type": "application/json"}
             link.request("GET" if body is None else "POST", at.path.rstrip("/") + route, sent, headers)
             answer = link.getresponse()
-            return self.read(route, answer.status, answer.read())
+            return self.read(route, answer.status, answer.read(MOST_BYTES + 1))
         except (OSError, HTTPException) as error:
             raise Lost(f"{self.url} does not answer: {str(error) or type(error).__name__}") from None
         finally:
@@ -143,9 +147,11 @@ class Server:
 
     def read(self, route: str, status: int, sent: bytes) -> dict[str, Any]:
         """Returns the JSON object of an answer; raises for another answer, and for a status that is an error."""
+        if len(sent) > MOST_BYTES:
+            raise AssayError(f"{self.url}{route} answers with more than {MOST_BYTES:,} bytes. {SAME}.")
         try:
             told = json.loads(sent)
-        except ValueError:
+        except (ValueError, RecursionError):
             told = None
         if status < 400 and isinstance(told, dict):
             return told
@@ -165,6 +171,24 @@ class Server:
             except BaseException:
                 self.close()  # or the pool would wait for the others
                 raise
+
+    def wait(self) -> None:
+        """Waits until the server answers, for instance after it was started again; AssayError after `AWAY` seconds."""
+        begin, pause = time.monotonic(), PAUSE
+        while not self.is_closed:
+            self.until = time.monotonic() + REACH
+            try:
+                self.ask("/v1/models")
+                return
+            except Lost as lost:
+                away = time.monotonic() - begin
+                if away > AWAY:
+                    what = f"{lost}, for {away:.0f} s"
+                    raise AssayError(f"{what}. Start the server again; steps so far are saved.") from None
+                if pause == PAUSE:
+                    warnings.warn(f"{lost}; the run waits for it, up to {AWAY:g} s", stacklevel=2)
+            time.sleep(pause)
+            pause = min(5.0, 1.5 * pause)
 
     def close(self) -> None:
         """Ends all requests under way; further ones fail."""
@@ -345,35 +369,3 @@ def requests(
         params: dict[str, Any] = {**shared, "seed": seed, "extra_args": more | shared.get("extra_args", {})}
         found.append({"token_ids": list(prompt), "sampling_params": params})
     return found
-
-
-# ---------------------------------------------------------------------------------------------------- for the crew
-class Served(RolloutWorker):
-    """A sampler in the learner's process whose policy is a server."""
-
-    def __init__(self, server: Server, recipe: Recipe, task: Task, engine: Engine, seed: int, weights: Weights) -> None:
-        super().__init__(recipe, task, engine, seed, weights)
-        self.server = server
-
-    @property
-    def actor(self) -> Server:
-        return self.server
-
-    def load(self, tree: State) -> None:
-        self.server.update(tree)
-
-
-class ServerHand(Hand):
-    """A server as its thread sees it."""
-
-    def __init__(self, sampler: Served) -> None:
-        self.sampler = sampler
-
-    def ask(self, asked: Asked, seconds: float) -> Found:
-        """Samples."""
-        self.sampler.server.until = time.monotonic() + seconds
-        return self.sampler(asked)
-
-    def end(self) -> None:
-        """Ends the requests under way; the server stays."""
-        self.sampler.server.close()

@@ -67,12 +67,19 @@ class Policy:
         return self.tokenizer.vocabulary
 
     def load(self, told: Mapping[str, Any]) -> None:
-        """Takes over the weights of a file; Refused if it is not there, torn, or of another model."""
+        """Takes over the weights of a file; Refused if it is not there, torn, or of another model.
+
+        The sentence is the same for a file that is missing, of another kind or of another digest: a client learns
+        nothing about the disk. A pipe is not opened, which would wait for its other end with the model held.
+        """
         path, digest, model = (checked(told, name, str) for name in ("path", "sha256", "model"))
         try:
+            if not Path(path).is_file():
+                raise ValueError(path)
             tree = tree_of(Path(path), digest)[model]
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise Refused(400, f"{path} holds no weights of '{model}' ({error}). Share the folder.") from None
+        except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError):
+            what = f"{path[:200]} holds no weights of '{model[:60]}' with this digest, or cannot be read here"
+            raise Refused(400, f"{what}. Share the folder.") from None
         if odd := shapes(tree).items() ^ shapes(self.flat.snapshot()).items():
             what = f"'{min(odd)[0]}' is missing, or has another shape, in one of them"
             raise Refused(400, f"the weights of {path} are not those of {self.name}: {what}. Serve the same model.")
@@ -170,6 +177,8 @@ def wanted(body: Mapping[str, Any], size: int) -> tuple[Wanted, str, int, int]:
         raise Refused(400, f"row {place} of {rows} has seed {seed}. Use at most {MOST_ROWS} rows, and 64 bits.")
     stops = tuple(str(one) for one in checked(how, "stop", list, []) if one)
     start, is_scored = checked(more, "start", int, 0), "prompt_logprobs" in how
+    if not -(2**63) <= start < 2**63:
+        raise Refused(400, f"'start' is {start:.3g}. Use 64 bits.")
     greedy = how.get("temperature") == 0 or checked(more, "greedy", bool, False)
     row = Wanted(prompt, start, seed, time, most, greedy, drawn_by(how), stops, is_scored)
     return row, checked(more, "batch", str, secrets.token_hex(16)), place, rows

@@ -41,7 +41,8 @@ from assay.runs.distributed.rollout_worker import (
     RolloutWorker,
     for_sampling,
 )
-from assay.runs.distributed.servers import Published, Served, Server, ServerHand, as_rows, probes
+from assay.runs.distributed.server_worker import Served, ServerHand
+from assay.runs.distributed.servers import Published, Server, as_rows, probes
 from assay.runs.distributed.weights import SameMemory, WeightFiles, Weights
 from assay.runs.plan import Plan
 from assay.runs.signals import STOPS, end_with
