@@ -7,6 +7,8 @@ reads theirs. A rank that is silent for `SILENCE` seconds, or known to have died
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
 import os
 import pickle
@@ -37,6 +39,10 @@ REPEATED = 2**22
 """Bytes up to which each rank sends its own to every other: with two ranks gloo's gathering took longer up to there."""
 POLL = 1e-4
 """Seconds between two looks at an exchange between GPUs."""
+SIGNED = hashlib.sha256().digest_size
+"""Bytes of a signature."""
+RANKS_KEY = "ASSAY_RANKS_KEY"
+"""Environment variable with the key that the ranks of torchrun share; ranks that a run starts have one of their own."""
 GPU = torch.device("cuda")
 """A GPU without a number: each rank has its own."""
 SHARE = "Use fewer ranks, or --device cuda:0, which all ranks then share"
@@ -55,11 +61,13 @@ class Order(Enum):
 
 class Gloo(Ranks):
     """One of `num` processes; `store` is shared by all, `host` is the address that gloo listens at; `local` is the
-    number of the process on its machine, which is that of its GPU.
+    number of the process on its machine, which is that of its GPU. Values are read only if they are signed with `key`.
     """
 
-    def __init__(self, store: Any, rank: int, num: int, host: str | None = None, local: int | None = None) -> None:
-        c10d = distributed()
+    def __init__(
+        self, store: Any, rank: int, num: int, host: str | None = None, local: int | None = None, *, key: bytes = b""
+    ) -> None:
+        c10d, self.key = distributed(), key
         self.rank, self.num, self.signal = rank, num, 0
         self.local, self.kind = rank if local is None else local, "cpu"
         self.nccl: Any = None
@@ -202,7 +210,7 @@ class Gloo(Ranks):
 
     def shared(self, own: Sequence[Item]) -> list[Item]:
         """Returns the items of all ranks, those of rank 0 first."""
-        blob = packed(list(own))
+        blob = packed(list(own), self.key)
         frames = self.frames(torch.cat([torch.tensor([len(blob)]).view(torch.uint8), blob[: FRAME - 8]]), FRAME)
         sizes = [int(frame[:8].view(torch.int64)) for frame in frames]
         parts = [frame[8 : 8 + size] for frame, size in zip(frames, sizes, strict=True)]
@@ -212,7 +220,7 @@ class Gloo(Ranks):
                 torch.cat([part, more[: max(0, size - FRAME + 8)]])
                 for part, more, size in zip(parts, rest, sizes, strict=True)
             ]
-        return [item for part in parts for item in unpacked(part)]
+        return [item for part in parts for item in unpacked(part, self.key)]
 
     def frames(self, own: Tensor, size: int) -> Tensor:
         """Returns the bytes of every rank in a row, padded to `size`."""
@@ -227,13 +235,13 @@ class Gloo(Ranks):
     def told(self, make: Callable[[], Item]) -> Item:
         """Returns make() as rank 0 computes it."""
         mine: Any = None if self.rank else make()
-        blob = torch.empty(0, dtype=torch.uint8) if self.rank else packed(mine)
+        blob = torch.empty(0, dtype=torch.uint8) if self.rank else packed(mine, self.key)
         size = torch.tensor([len(blob)])
         self.wait(self.group.broadcast([size], self.from_first()))
         if self.rank:
             blob = torch.empty(int(size), dtype=torch.uint8)
         self.wait(self.group.broadcast([blob], self.from_first()))
-        found: Item = unpacked(blob) if self.rank else mine
+        found: Item = unpacked(blob, self.key) if self.rank else mine
         return found
 
     def from_first(self) -> Any:
@@ -303,21 +311,26 @@ def distributed() -> Any:
     return found
 
 
-def connected(port: int, rank: int, num: int, listener: socket.socket | None = None) -> Gloo:
-    """Returns a rank on this machine. Rank 0 has the `listener` of the store, which only this machine can reach."""
+def connected(port: int, rank: int, num: int, listener: socket.socket | None = None, *, key: bytes = b"") -> Gloo:
+    """Returns a rank on this machine. Rank 0 has the `listener` of the store, which only this machine can reach; all
+    users of it can, so that values carry a signature with the `key` of this run.
+    """
     given = {} if listener is None else {"master_listen_fd": listener.detach()}
     how = {"is_master": not rank, "timeout": CONNECT, "wait_for_workers": False, **given}
     store = distributed().TCPStore("127.0.0.1", port, **how)
-    return Gloo(store, rank, num, "127.0.0.1")
+    return Gloo(store, rank, num, "127.0.0.1", key=key)
 
 
 def join_ranks() -> Gloo:
-    """Returns a rank of the processes that torchrun has started, from its environment variables."""
+    """Returns a rank of the processes that torchrun has started, from its environment variables; the key of all ranks
+    is that of `RANKS_KEY`, empty if it is not set.
+    """
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, num = next(iter(rendezvous("env://", timeout=CONNECT)))
     store.set_timeout(CONNECT)
-    return Gloo(store, rank, num, local=int(os.environ.get("LOCAL_RANK", rank)))
+    key = os.environ.get(RANKS_KEY, "").encode()
+    return Gloo(store, rank, num, local=int(os.environ.get("LOCAL_RANK", rank)), key=key)
 
 
 # ---------------------------------------------------------------------------------------------------- bytes
@@ -337,13 +350,21 @@ def rebuilt(content: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(content).view(dtype).reshape(shape)
 
 
-def packed(value: Any) -> Tensor:
-    """Returns a value as bytes."""
-    stream = io.BytesIO()
+def packed(value: Any, key: bytes) -> Tensor:
+    """Returns a value as bytes, after their signature: HMAC-SHA256 with the key of the run's ranks."""
+    stream = io.BytesIO(bytes(SIGNED))
+    stream.seek(SIGNED)
     Packer(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return torch.frombuffer(stream.getbuffer(), dtype=torch.uint8)
+    content = stream.getbuffer()
+    content[:SIGNED] = hmac.digest(key, content[SIGNED:], "sha256")
+    return torch.frombuffer(content, dtype=torch.uint8)
 
 
-def unpacked(blob: Tensor) -> Any:
-    """Returns the value of `packed` bytes, which come from a rank of this run."""
-    return pickle.loads(blob.numpy().tobytes())
+def unpacked(blob: Tensor, key: bytes) -> Any:
+    """Returns the value of `packed` bytes; RankLost if they are not signed with the key: a pickle may run any code, so
+    one of another program is never read.
+    """
+    content = blob.numpy().tobytes()
+    if not hmac.compare_digest(content[:SIGNED], hmac.digest(key, content[SIGNED:], "sha256")):
+        raise RankLost(f"bytes arrived that no rank of this run has sent, or {RANKS_KEY} differs between its machines")
+    return pickle.loads(memoryview(content)[SIGNED:])

@@ -359,3 +359,37 @@ def test_a_rank_that_does_not_see_the_run_folder_is_refused(tmp_path: Path) -> N
     opening = Opening((), b"", {}, {}, 1, tmp_path, "process 1 on another machine")
     with pytest.raises(AssayError, match=r"rank 0 does not see the run folder .* Use a folder that all machines share"):
         opened(opening, ALONE, ExitStack())
+
+
+class Planted:
+    """A value whose pickle leaves a trace when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_bytes_of_another_program_are_not_unpickled(tmp_path: Path) -> None:
+    """Any user of the machine can connect to the loopback."""
+    key, rows = b"k" * 32, {"a": torch.arange(3), "b": [1.5, "x"]}
+    assert not store.difference(gloo.unpacked(gloo.packed(rows, key), key), rows)
+    for blob in (
+        gloo.packed(Planted(tmp_path / "touched"), b"other"),
+        gloo.packed(Planted(tmp_path / "touched"), b""),
+        gloo.packed(rows, key)[:-1],
+        torch.empty(0, dtype=torch.uint8),
+    ):
+        with pytest.raises(RankLost, match="no rank of this run has sent, or ASSAY_RANKS_KEY differs"):
+            gloo.unpacked(blob, key)
+    assert not (tmp_path / "touched").exists()
+    gloo.unpacked(gloo.packed(Planted(tmp_path / "touched"), key), key)
+    assert (tmp_path / "touched").exists(), "the planted value works"
+
+
+def test_each_run_has_a_key_of_its_own() -> None:
+    with Team(2) as first, Team(2) as second:
+        keys = [team.ranks.key for team in (first, second)]
+    assert keys[0] != keys[1]
+    assert min(map(len, keys)) == 32

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import secrets
 import signal
 import socket
 import time
@@ -87,15 +88,15 @@ class Team:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])  # torch is imported once for all ranks
         listener = socket.create_server(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+        port, key = listener.getsockname()[1], secrets.token_bytes(32)
         for rank in range(1, self.num):
             ours, theirs = context.Pipe()
-            process = context.Process(target=attend, args=(rank, self.num, port, theirs), name=f"rank {rank}")
+            process = context.Process(target=attend, args=(rank, self.num, port, key, theirs), name=f"rank {rank}")
             process.start()
             theirs.close()
             self.children.append(Child(rank, process, ours))
         self.await_start()
-        ranks = connected(port, 0, self.num, listener)
+        ranks = connected(port, 0, self.num, listener, key=key)
         ranks.watch = self.watch
         return ranks
 
@@ -180,14 +181,14 @@ def ending(child: Child, answer: Any) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- other ranks
-def attend(rank: int, num: int, port: int, parent: Connection) -> None:
+def attend(rank: int, num: int, port: int, key: bytes, parent: Connection) -> None:
     """Runs a child: follows rank 0 to the end, and ends at once when the pipe to it closes."""
     received = noted()
     parent.send(True)
     end_with(parent)
     with suppress(OSError):  # of the pipe: rank 0 has ended
         try:
-            follow(connected(port, rank, num), received)
+            follow(connected(port, rank, num, key=key), received)
         except RankLost:
             parent.send(False)
         except Exception as error:
