@@ -8,6 +8,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import State
 from assay.core.slots import Task
 from assay.engine.engine import Engine
+from assay.runs.distributed import servers
 from assay.runs.distributed.rollout_worker import Asked, Found, Hand, RolloutWorker
 from assay.runs.distributed.servers import Server
 from assay.runs.distributed.weights import Weights
@@ -37,7 +38,7 @@ class ServerHand(Hand):
     def ask(self, asked: Asked, seconds: float) -> Found:
         """Samples; the first time, or after the server was lost, when it is there."""
         if not self.has_answered:
-            self.sampler.server.wait()
+            self.sampler.server.wait(servers.AWAY)
             self.has_answered = True
         self.sampler.server.until = time.monotonic() + seconds
         return self.sampler(asked)

@@ -172,8 +172,8 @@ class Server:
                 self.close()  # or the pool would wait for the others
                 raise
 
-    def wait(self) -> None:
-        """Waits until the server answers, for instance after it was started again; AssayError after `AWAY` seconds."""
+    def wait(self, seconds: float) -> None:
+        """Waits until the server answers, for instance after it was started again; AssayError after `seconds`."""
         begin, pause = time.monotonic(), PAUSE
         while not self.is_closed:
             self.until = time.monotonic() + REACH
@@ -182,11 +182,11 @@ class Server:
                 return
             except Lost as lost:
                 away = time.monotonic() - begin
-                if away > AWAY:
+                if away > seconds:
                     what = f"{lost}, for {away:.0f} s"
                     raise AssayError(f"{what}. Start the server again; steps so far are saved.") from None
                 if pause == PAUSE:
-                    warnings.warn(f"{lost}; the run waits for it, up to {AWAY:g} s", stacklevel=2)
+                    warnings.warn(f"{lost}; the run waits for it, up to {seconds:g} s", stacklevel=2)
             time.sleep(pause)
             pause = min(5.0, 1.5 * pause)
 
