@@ -320,6 +320,29 @@ class TextTask(Task, Protocol):
 
 
 @runtime_checkable
+class ReplayableTask(TextTask, Protocol):
+    """A task of answers or conversations that can be played from changed prompts, and in which the policy can be asked
+    something: with lessons from earlier episodes. The law of `PromptedTask` holds.
+    """
+
+    def prompts(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the task's own prompt of each start."""
+
+    def play_prompts(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int
+    ) -> Experience:
+        """Plays like `play`, from these prompts; rows still belong to their starts, by which they are verified."""
+
+    def told(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Returns the tokens of prompts that a part has written; ValueError for a text that it cannot write."""
+
+    def say(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw
+    ) -> tuple[list[str], int]:
+        """Returns what the actor writes after each prompt, one answer or utterance, and how many tokens it took."""
+
+
+@runtime_checkable
 class PromptedTask(TextTask, Protocol):
     """A task of prompts that can also be played from changed prompts: with a hint, feedback or privileged text.
 

@@ -6,6 +6,7 @@
 then grpo over the whole group, with and without a lesson. Zhang et al. 2026. Where all attempts at a task fail, grpo
 learns nothing; the share phi of subtasks tells them apart until the task is won. Lessons are what earlier attempts
 showed, chosen as arms of a bandit: solved examples, or what the policy (retroagent:reflect) or a judge writes of them.
+An attempt is an answer or, on tasks of turns such as household, a whole episode.
 
 Axes: B sequences, T decisions, M lessons.
 """
@@ -46,12 +47,12 @@ METHOD = Method(
     base=recipes.grpo,
     variants={"best-progress": lambda preset: recipe(preset, best_progress), "reflect": reflecting},
     departures=(
-        "phi is a program, the share of the answer that the completion begins with, or what a judge says (--judge); "
-        "tasks with worked answers are refused without one",
-        "a lesson is a solved prompt of an earlier group; the policy writes it in retroagent:reflect, a judge with "
-        "--judge; similarity is of letter pairs",
+        "phi is a program: the share of the answer that the completion begins with, of a conversation the subtasks "
+        "that its partner counts; or what a judge says (--judge), without which other tasks are refused",
+        "a lesson is a solved episode of an earlier group; the policy writes it in retroagent:reflect, a judge with "
+        "--judge; similarity is of letter pairs; no prediction of success that keeps wrong reflections out",
         "an evaluation never sees a lesson; the authors show it three",
-        "no KL to the reference (authors: 0.01), no second loss on reflections; an attempt is one answer",
-        "small models cannot read a lesson: progress is measured without them, retrieval as a bandit",
+        "no KL to the reference (authors: 0.01), no second loss on reflections",
+        "small models cannot read a lesson: progress is measured without them, retrieval as a bandit; turns are not",
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import AssayError, Chat, Choice, Experience, Origin, PromptedTask, Rollout, Scene, State
+from assay.method import AssayError, Chat, Choice, Experience, Origin, ReplayableTask, Rollout, Scene, State
 from assay.methods.retroagent.reflection import ChatReflection, OwnReflection, Reflect, solved_example
 from assay.parts import Episodes, group_rows
 
@@ -34,7 +34,8 @@ class SimilarityUtility(Choice):
 
 @dataclass(frozen=True)
 class Lessons(Rollout):
-    """Episodes in groups; the second half of each group is shown the lesson with the highest score, if one is near.
+    """Episodes in groups, answers or whole conversations; the second half of each group is shown the lesson with the
+    highest score, if one is near.
 
     A lesson is what `reflect` makes of one attempt at each prompt: the last that won, else the last. It is stored
     with utility 1/2 and count 1; each row that was shown it moves utility <- (1 - rate) utility + rate * won, count
@@ -58,7 +59,7 @@ class Lessons(Rollout):
 
     def init(self, scene: Scene) -> State:
         """No lessons; refuses a task without prompts."""
-        if not isinstance(scene.task, PromptedTask):
+        if not isinstance(scene.task, ReplayableTask):
             raise AssayError(f"task '{scene.task.name}' has no prompts to put a lesson into. Use rollout Episodes()")
         if isinstance(self.reflect, OwnReflection):
             self.reflect.check(scene.task)
@@ -70,7 +71,7 @@ class Lessons(Rollout):
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Rewarded episodes; the memory then has what they showed."""
         task, members = scene.task, self.gather.group_size
-        assert isinstance(task, PromptedTask)
+        assert isinstance(task, ReplayableTask)
         rows, samples = group_rows(scene.starts, members)
         prompts = task.prompts(scene.starts, scene.split)
         near = [self.nearest(prompt, state["lessons"]) for prompt in prompts]

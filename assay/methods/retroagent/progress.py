@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from assay.method import AssayError, Chat, Choice, Experience, Reward, Scene, State, TextTask, groups
-from assay.methods.retroagent.reflection import Rows
+from assay.methods.retroagent.reflection import Rows, said_in
 from assay.parts import on_last_decision
+from assay.tasks.language.dialogue import DialogueTask, MeasuredPartner
 from assay.tasks.language.prompts import PromptTask
 
 Shares = Callable[[Sequence[Mapping[str, Any]]], list[float]]
@@ -24,9 +25,14 @@ History = Callable[[Tensor, Tensor, groups.Groups], Tensor]
 
 
 def prefix_share(rows: Sequence[Mapping[str, Any]], separator: str = "") -> list[float]:
-    """Returns the share of the answer's parts before the first wrong one: characters, or what `separator` separates."""
+    """Returns the share of subtasks that the task states of a conversation, else that of the answer's parts before the
+    first wrong one: characters, or what `separator` separates.
+    """
     found = []
     for row in rows:
+        if "progress" in row:
+            found.append(float(row["progress"]))
+            continue
         answer, said = (
             (text.split(separator) if separator else list(text))
             for text in (str(row["answer"]).strip(), str(row["completion"]).strip())
@@ -55,7 +61,7 @@ class ChatProgress(Choice):
 
     def __call__(self, rows: Rows) -> list[float]:
         """Shares from 0 to 1."""
-        told = [MUCH.replace("{completion}", str(row["completion"])) for row in rows]
+        told = [MUCH.replace("{completion}", said_in(row)) for row in rows]
         said = self.ask([one.replace("{prompt}", str(row["prompt"])) for one, row in zip(told, rows, strict=True)])
         found = [re.findall(r"[Ss]core\W{0,5}(\d+(?:\.\d+)?)", one) for one in said]
         return [min(float(one[-1]), 10.0) / 10.0 if one else 0.0 for one in found]
@@ -75,8 +81,8 @@ def best_progress(phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tens
 class Progress(Reward):
     """reward <- reward + coefficient * max(0, phi - best), on the last decision; then best <- max(best, history).
 
-    phi is the share of subtasks (1 if `score` is above `threshold`: the row won; 0 if nothing could be read). best
-    is kept for each prompt, from 0 on. All rows of a batch are paid by what was best before it.
+    phi is the share of subtasks (1 if `score` is above `threshold`: the row won; 0 for an answer that is not readable).
+    best is kept for each prompt, from 0 on. All rows of a batch are paid by what was best before it.
     """
 
     phi: Shares = prefix_share
@@ -86,8 +92,8 @@ class Progress(Reward):
     reads: ClassVar[Mapping[str, str]] = {"score": "B"}
 
     def init(self, scene: Scene) -> State:
-        """Nothing reached; refuses a task without texts, and one whose demonstrations begin with other text than their
-        answer.
+        """Nothing reached; refuses a task without texts, one whose demonstrations begin with other text than their
+        answer, and conversations whose partner does not know subtasks.
         """
         task = scene.task
         if task is not None and not isinstance(task, TextTask):
@@ -98,6 +104,10 @@ class Progress(Reward):
             if min(shown) < 1.0:
                 what = f"task '{task.name}' has worked answers, of which the beginning says nothing about progress"
                 raise AssayError(f"{what}. Add --judge URL, which says how much an answer completes")
+        talks = isinstance(task, DialogueTask) and not isinstance(task.partner, MeasuredPartner)
+        if self.phi is prefix_share and isinstance(task, DialogueTask) and talks:
+            what = f"the partner in task '{task.name}' does not say how much of it a conversation completes"
+            raise AssayError(f"{what}. Add --judge URL, which does, or give it a method progress(item, said)")
         return {"best": {}}
 
     def with_judge(self, ask: Chat) -> Any:
@@ -110,7 +120,9 @@ class Progress(Reward):
         won, there = experience.column("score") > self.threshold, experience.mask.any(1)
         phi = torch.where(won, 1.0, torch.tensor(self.phi(told)).to(won.device))
         if "policy_fault" in experience.extra:
-            phi = torch.where(experience.extra["policy_fault"].bool(), 0.0, phi)
+            # An episode of turns is at fault when its turns run out, which says nothing of its subtasks.
+            is_answer = torch.tensor(["messages" not in row for row in told], device=won.device)
+            phi = torch.where(experience.extra["policy_fault"].bool() & is_answer, 0.0, phi)
         before = torch.tensor([best.get(row["prompt"], 0.0) for row in told], device=won.device)
         gain = self.coefficient * (phi - before).clamp(min=0.0)
         reached = self.history(phi, won & there, groups.row_groups(experience))

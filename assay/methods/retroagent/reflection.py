@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.method import DISCARDED, AssayError, Chat, Choice, PromptedTask, Scene
+from assay.method import DISCARDED, AssayError, Chat, Choice, ReplayableTask, Scene
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -20,19 +20,26 @@ REFLECTED = """{prompt}
 this attempt {verdict}. say in one sentence what helps with tasks of this kind, without the answer of this one."""
 
 
+def said_in(row: Mapping[str, Any]) -> str:
+    """What was said after the prompt: the completion, or all turns of a conversation, one in a line."""
+    turns = row.get("messages")
+    return "\n".join(turn["content"].strip() for turn in turns[1:]) if turns else str(row["completion"])
+
+
 def solved_example(scene: Scene, rows: Rows, won: Sequence[bool]) -> list[str]:
-    """The prompt with the completion where it won, no lesson where it did not."""
-    return [f"{row['prompt']}{row['completion']}" if is_won else "" for row, is_won in zip(rows, won, strict=True)]
+    """The prompt with what was said where it won, no lesson where it did not."""
+    return [f"{row['prompt']}{said_in(row)}" if is_won else "" for row, is_won in zip(rows, won, strict=True)]
 
 
 def asked_about(rows: Rows, won: Sequence[bool]) -> list[str]:
-    """What a model is asked about each attempt."""
+    """What a model is asked about each attempt, of whole conversations where there are turns."""
     verdict = ["was right" if is_won else "was wrong" for is_won in won]
     return [
-        REFLECTED.replace("{verdict}", said).replace("{completion}", str(row["completion"])).replace(
-            "{prompt}", str(row["prompt"]))
+        REFLECTED.replace("{verdict}", said)
+        .replace("{completion}", said_in(row))
+        .replace("{prompt}", str(row["prompt"]))
         for row, said in zip(rows, verdict, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True)
@@ -50,18 +57,17 @@ class ChatReflection(Choice):
 class OwnReflection(Choice):
     """The acting policy writes the lesson, sampled like an answer; these tokens are not trained on."""
 
-    def check(self, task: PromptedTask) -> None:
+    def check(self, task: ReplayableTask) -> None:
         """Raises AssayError if the task cannot write the question."""
         try:
-            told = asked_about([{"prompt": "", "completion": ""}], [True])
-            task.onto(task.begin(np.arange(1), 0), told)  # type: ignore[attr-defined]
+            task.told(asked_about([{"prompt": "", "completion": ""}], [True]))
         except ValueError as error:
             raise AssayError(f"task '{task.name}' cannot write a question about an attempt: {error}") from None
 
     def __call__(self, scene: Scene, rows: Rows, won: Sequence[bool]) -> list[str]:
         """What the policy writes."""
         task, starts = scene.task, np.arange(len(rows))
-        assert isinstance(task, PromptedTask)
-        said = task.play_prompts(scene.actor, asked_about(rows, won), starts, starts * 0, scene.draw.at(9), split=0)
-        scene.log(DISCARDED, float(said.mask.sum()))  # they count as sampled
-        return [str(row["completion"]).strip() for row in task.texts(said, 0)]
+        assert isinstance(task, ReplayableTask)
+        said, num = task.say(scene.actor, asked_about(rows, won), starts, starts * 0, scene.draw.at(9))
+        scene.log(DISCARDED, float(num))  # they count as sampled
+        return [one.strip() for one in said]

@@ -63,6 +63,10 @@ class ModelDialogue(DialogueTask):
         items = super().items_of(starts, split)
         return [replace(item, prompt=introduced(self.partner, item, self.system)) for item in items]
 
+    def told(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Returns the tokens of prompts that a part has written, each as one message of the user."""
+        return super().told([one if isinstance(one, Framed) else Framed(one, self.system) for one in prompts])
+
     def between(self, reply: str, last: int) -> list[int]:
         """Returns the tokens that close the utterance's turn, the reply's turn, and the opening of the next one."""
         ids = self.tokenizer.encode(Answered(reply.strip()))

@@ -21,6 +21,7 @@ from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault
 from assay.core.spaces import Spec
 from assay.decoding.sampling_parameters import LOGP_MODEL
 from assay.rollouts import text
+from assay.rollouts.completions import complete
 from assay.rollouts.dialogues import converse
 from assay.rollouts.text import Tokenizer
 from assay.rollouts.turns import Heard, Limits, utterances
@@ -57,6 +58,14 @@ class Partner(Protocol):
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
         """Returns the reply to the last of the utterances so far."""
+
+
+@runtime_checkable
+class MeasuredPartner(Partner, Protocol):
+    """A partner that knows how much of a task a conversation has completed."""
+
+    def progress(self, item: Item, said: Sequence[str]) -> float:
+        """Returns the share of subtasks that were completed at some time, from 0 to 1."""
 
 
 @runtime_checkable
@@ -112,10 +121,43 @@ class DialogueTask:
         played = self.talk(actor, self.begin(starts, split), samples, draw, split, self.limits.columns, greedy)
         return replace(played, extra={name: played.extra[name] for name in SAID if name in played.extra})
 
+    def prompts(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the task's own prompt of each start."""
+        return [item.prompt for item in self.items_of(starts, split)]
+
+    def play_prompts(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int
+    ) -> Experience:
+        """Plays conversations that begin with other prompts; `max_prompt` does not apply, since a lesson makes a prompt
+        longer.
+        """
+        begun = self.begun(self.told(prompts), starts, split)
+        played = self.talk(actor, begun, samples, draw, split, self.limits.columns, False)
+        return replace(played, extra={name: played.extra[name] for name in SAID if name in played.extra})
+
+    def told(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Returns the tokens of prompts that a part has written."""
+        return [[self.tokenizer.vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
+
+    def say(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw
+    ) -> tuple[list[str], int]:
+        """Returns one utterance after each prompt, to which no partner replies, and their tokens."""
+        ids, vocabulary = self.told(prompts), self.tokenizer.vocabulary
+        played = complete(
+            actor, ids, starts, samples, draw, max_tokens=self.max_tokens, vocabulary=vocabulary, greedy=False
+        )
+        rows = zip(played.action, played.mask, strict=True)
+        return [text.readable(self.tokenizer, row[there].tolist()) for row, there in rows], int(played.mask.sum())
+
     def begin(self, starts: np.ndarray, split: int) -> Experience:
         """Returns the prompts alone."""
-        start_B = torch.as_tensor(starts, dtype=torch.int64)
         prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
+        return self.begun(prompts, starts, split)
+
+    def begun(self, prompts: Sequence[list[int]], starts: np.ndarray, split: int) -> Experience:
+        """Returns prompts, given as tokens, as sequences without a decision."""
+        start_B = torch.as_tensor(starts, dtype=torch.int64)
         begun = laid_out([[(ids, False, 0)] for ids in prompts], start_B, self.tokenizer.vocabulary.pad)
         return replace(begun, source=None).add({"split": torch.full_like(start_B, split)})
 
@@ -190,12 +232,15 @@ class DialogueTask:
         return [row[0].outcome or NO_END if row else NO_END for row in last]
 
     def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
-        """Returns prompt, last utterance (`completion`), answer, facts, and the whole conversation (`messages`)."""
+        """Returns prompt, last utterance (`completion`), answer, facts, the whole conversation (`messages`), and the
+        share of subtasks (`progress`) if the partner knows it.
+        """
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
-        cut = (experience.truncated & experience.mask).any(1).tolist()
+        cut, partner = (experience.truncated & experience.mask).any(1).tolist(), self.partner
         return [
             {**item.facts, "prompt": item.prompt, "completion": said[-1] if said else "", "answer": item.answer}
             | {"cut": is_cut, "messages": self.messages(item, said)}
+            | ({"progress": partner.progress(item, said)} if isinstance(partner, MeasuredPartner) else {})
             for item, said, is_cut in zip(items, talks, cut, strict=True)
         ]
 

@@ -136,6 +136,23 @@ class Household(Generator):
         is_done = (item.facts["thing"], item.facts["target"]) in house.where
         return Reply("done", Score(1.0)) if is_done else Reply(f"{seen}\n")
 
+    def progress(self, item: Item, said: Sequence[str]) -> float:
+        """Returns the share of `milestones` that were reached at some time."""
+        house, thing, target = item.facts["house"], str(item.facts["thing"]), str(item.facts["target"])
+        assert isinstance(house, House)
+        reached = milestones(house, thing, target)
+        for command in said:
+            house, _ = house.after(command)
+            reached = tuple(map(max, reached, milestones(house, thing, target)))
+        return sum(reached) / len(reached)
+
+
+def milestones(house: House, thing: str, target: str) -> tuple[bool, ...]:
+    """Returns whether the object is in view or in the hand, in the hand, carried to an open goal, at the goal."""
+    held, is_there = thing in house.inside(HAND), thing in house.inside(target)
+    brought = held and house.room == ROOM_OF[target] and not house.is_closed(target)
+    return (house.sees(thing) or held or is_there, held or is_there, brought or is_there, is_there)
+
 
 def searched(house: House, thing: str, target: str, rooms: Sequence[str], words: Sequence[int]) -> Iterator[str]:
     """Yields commands that search for the object at random and bring it to its place."""

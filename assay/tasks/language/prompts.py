@@ -172,6 +172,13 @@ class PromptTask:
         """Samples completions of other prompts; `max_prompt` does not apply, since a hint makes a prompt longer."""
         return self.completed(actor, self.told(prompts), starts, samples, draw, split, greedy=False)
 
+    def say(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw
+    ) -> tuple[list[str], int]:
+        """Returns completions of other prompts as text, and their tokens."""
+        played = self.play_prompts(actor, prompts, starts, samples, draw, split=0)
+        return self.completions(played), int(played.mask.sum())
+
     def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
         """Returns the same decisions after other prompts."""
         return text.after_other_prompts(experience, self.told(prompts), self.tokenizer.vocabulary.pad)
