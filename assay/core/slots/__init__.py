@@ -30,17 +30,15 @@ from assay.core.slots.models import (
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
 from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
+from assay.core.slots.readers import Chat, JudgeReader, LimitReader, RubricReader, TaskReader
 from assay.core.slots.scene import ALONE, Models, Scene, logp_of
 from assay.core.slots.tasks import (
     AnsweringTask,
-    Chat,
     CostlyTask,
     CountedTask,
     DemonstratedTask,
     ExactTask,
     GameTask,
-    JudgeReader,
-    LimitReader,
     LoggedTask,
     PairedTask,
     PresetTask,
@@ -52,13 +50,11 @@ from assay.core.slots.tasks import (
     ResumableTask,
     RewardedSuccessTask,
     RoamingTask,
-    RubricReader,
     ScriptedTask,
     Simulation,
     SourcedTask,
     SteppingTask,
     Task,
-    TaskReader,
     TextTask,
     UncertainTask,
     has_turns,
