@@ -537,6 +537,13 @@ REFUSED = {
     "unexpected model.layers.0.self_attn.q_proj.bias": with_another_weight,
     "cannot be loaded": cut_short,
     "no config.json": lambda folder: (folder / "config.json").unlink(),
+    "vocab_size 1,000,000,000 and width 32 need 32,000,000,000 weights, its files hold": lambda folder: changed(
+        folder, "config.json", vocab_size=10**9
+    ),
+    "num_hidden_layers 1,000,000 and width 32": lambda folder: changed(folder, "config.json", num_hidden_layers=10**6),
+    "weights do not fit the architecture: mismatched .*mlp.down_proj": lambda folder: changed(
+        folder, "config.json", intermediate_size=56
+    ),
     "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
     "auto_map": lambda folder: changed(folder, "config.json", auto_map={"AutoModelForCausalLM": "other/repo--own.Own"}),
     "auto_map.*built into": lambda folder: changed(

@@ -28,7 +28,7 @@ from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.hidden import Sequences
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, merged, save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
-from assay.models.pretrained.weight_index import foreign_shard
+from assay.models.pretrained.weight_index import foreign_shard, misfits, too_large
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.ops.distributions import check_temperature
 from assay.rollouts import text
@@ -131,7 +131,7 @@ def check_folder(folder: Path, name: str) -> None:
     is_causal &= not classes or any(one.endswith(("ForCausalLM", "LMHeadModel")) for one in classes)
     is_adapter = (folder / "adapter_config.json").is_file()
     has_weights = any((folder / f"model.safetensors{rest}").is_file() for rest in ("", ".index.json"))
-    foreign = foreign_shard(folder)
+    foreign, large = foreign_shard(folder), too_large(folder, config)
     reasons = {
         "is a model and an adapter of another. Keep them in two folders": is_adapter and bool(config),
         "is an adapter. Download it and use its folder": is_adapter,
@@ -141,6 +141,7 @@ def check_folder(folder: Path, name: str) -> None:
         "has quantised weights, which cannot be trained. Use the original model": "quantization_config" in config,
         f"has weights outside of its folder ({foreign}), which are not read. Copy them into it": bool(foreign),
         "has no model.safetensors, and pickles are not read. Save it with save_pretrained": not has_weights,
+        f"does not fit its config.json: {large}. Restore it": bool(large),
     }
     if any(reasons.values()):
         raise AssayError(f"'{name}' {next(reason for reason, holds in reasons.items() if holds)}")
@@ -155,12 +156,10 @@ def loaded(model: Pretrained) -> Any:
         prepare_bfloat16()
     folder = folder_of(model)
     options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "local_files_only": True}
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}  # the report names what does not fit
     with asking(f"'{model.path}' cannot be loaded") as library:
-        make = partial(library.AutoModelForCausalLM.from_pretrained, trust_remote_code=False, output_loading_info=True)
-        network, report = make(folder, **options)
-    columns = ("missing_keys", "mismatched_keys", "unexpected_keys")
-    wrong = [f"{column[:-5]} {name}" for column in columns for name in sorted(map(str, report[column]))]
-    if wrong:
+        network, report = library.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, **options)
+    if wrong := misfits(report):
         raise AssayError(f"'{model.path}': {len(wrong)} weights do not fit the architecture: {', '.join(wrong[:3])}")
     return with_adapters(network, model).to(DTYPES[model.dtype]).eval()
 
