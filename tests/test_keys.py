@@ -36,7 +36,6 @@ NAMED: dict[str, str] = {
     "ota in datasets/recorded.py": EXAMPLE,
     "zero_shot_rl in datasets/recorded.py": EXAMPLE,
     "zero_shot_rl in runs/zero_shot.py": EXAMPLE,
-    "zero_shot_rl in cli/main.py": EXAMPLE,
     "td3_bc in runs/stacked.py": EXAMPLE,
     "safe_rl_review in recipes/constrained.py": "a base recipe, called safe_ppo there, whose runs have this name",
     "td3_bc in recipes/replay_settings.py": "until presets hold no setting that one method reads",

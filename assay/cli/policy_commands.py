@@ -18,11 +18,11 @@ from assay.runs.user_code.known_runs import trust
 
 def evaluate(options: argparse.Namespace) -> int:
     """`assay evaluate`."""
-    asked, rebuilt = (parsed_group(group, vars(options)) for group in (ScoringOptions, RebuiltOptions))
+    asked, rebuilt = parsed_group(ScoringOptions, vars(options)), parsed_group(RebuiltOptions, vars(options))
     if options.trust_code:
         trust(options.folder)
     found = evaluated(
-        options.folder, asked, rebuilt, {}, task=asked.task, accept_changed_code=options.accept_changed_code
+        options.folder, asked, rebuilt, {}, task=asked.task_, accept_changed_code=options.accept_changed_code
     )
     print(json.dumps(found.facts()) if options.json else "\n".join(found.lines()))
     return 0

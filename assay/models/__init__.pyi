@@ -5,6 +5,7 @@
 from assay.models.action_units import ActionUnits as ActionUnits
 from assay.models.bodies.by_data import StandardisedByData as StandardisedByData
 from assay.models.bodies.convolution import Convolution as Convolution
+from assay.models.bodies.module import ModuleBody as ModuleBody
 from assay.models.bodies.normalised import Normalised as Normalised
 from assay.models.bodies.paths import (
     Timed as Timed, path_logp as path_logp, path_noise as path_noise, time_features as time_features,

@@ -84,10 +84,13 @@ def factors_of(first: Recipe, second: Recipe) -> list[Factor]:
 
 
 def by_place(changes: Sequence[Change]) -> list[list[Change]]:
-    """Groups changes that only make sense together: parts that are added and removed in one slot."""
+    """Groups changes that only make sense together: parts that are added and removed in one slot. What differs inside a
+    part that both have (baseline and scale of an advantage) is a place of its own.
+    """
     places: dict[tuple[str, ...], list[Change]] = {}
+    listed = ("rewards", "credit", "constraints", "before")
     for change in changes:
-        is_listed = change.is_part and change.path[0] in ("rewards", "credit", "constraints", "before")
+        is_listed = change.is_part and change.path[0] in listed and len(change.path) == 2
         place = change.path[:1] if is_listed or change.path[0] == "critics" else change.path
         place = change.path[:3] if change.path[0] == "stages" and len(change.path) == 4 else place
         places.setdefault(place, []).append(change)
@@ -219,16 +222,15 @@ def planned(
     """Returns the arms between two methods on a task, to be trained with these arguments of a plan for as many steps as
     the second, unless these say otherwise.
     """
-    ends = [make_plan(one, task, **arguments).recipe for one in (first, second)]
-    found = factors_of(*ends)
-    arms = arms_of(*ends, found)
-    names = [one.name for one in ends]
-    folder = out or Path("runs") / f"ablate-{'-'.join(names)}-{plain_name(task)}"
+    one, other = (make_plan(end, task, **arguments).recipe for end in (first, second))
+    found = factors_of(one, other)
+    arms = arms_of(one, other, found)
+    folder = out or Path("runs") / f"ablate-{one.name}-{other.name}-{plain_name(task)}"
     kept = {name: value for name, value in arguments.items() if name not in ("settings", "preset")}  # arms have them
     if kept.get("steps") is None and kept["options"].environment.decisions is None:
-        kept["steps"] = ends[1].steps
+        kept["steps"] = other.steps
     setup = Setup(tuple(arms.values()), (task,), folder, seeds, kept, minutes, workers)
-    return Planned(*names, found, arms, setup)
+    return Planned(one.name, other.name, found, arms, setup)
 
 
 @dataclass(frozen=True)

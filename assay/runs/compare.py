@@ -94,9 +94,10 @@ def ablate(
     word = named_task(task)
     told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": tuple(data)}
     arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
-    ends = [given_method(one) for one in (first, second)]
-    pool, jobs = pool_of([word, *ends], arguments, jobs)
-    planned = ablation.planned(*ends, word, arguments, seeds, Path(out) if out is not None else None, budget, jobs)
+    one, other = given_method(first), given_method(second)
+    pool, jobs = pool_of([word, one, other], arguments, jobs)
+    folder = Path(out) if out is not None else None
+    planned = ablation.planned(one, other, word, arguments, seeds, folder, budget, jobs)
     planned = replace(planned, setup=replace(planned.setup, pool=pool))
     return ablation.Ablation(planned, comparison.run(planned.setup))
 
@@ -191,7 +192,7 @@ def space_of(ranges: Ranges) -> Space:
             if len(one) != 2:
                 raise AssayError(f"'{path}' has the range {one}. Give (low, high), or a list of values.")
             whole = all(isinstance(end, int) for end in one)
-            found[path] = Whole(int(one[0]), int(one[1])) if whole else Uniform(*map(float, one))
+            found[path] = Whole(int(one[0]), int(one[1])) if whole else Uniform(float(one[0]), float(one[1]))
         else:
             found[path] = Choice(tuple(one)) if isinstance(one, list) else one
     return Space(found)

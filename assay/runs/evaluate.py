@@ -268,9 +268,9 @@ def other_task(plan: Plan, task: Any) -> Task:
     """Returns another task as the run's options and model see it, with all rows of one file held out."""
     given = given_task(task)
     if isinstance(given, str):
-        given = catalogue.find_task(anchored(given), needs_answers=not plan.options.own.scores)
-        is_pairs = isinstance(given, PairsTask)
-        given = replace(given, prompts=all_held_out(given.prompts)) if is_pairs else all_held_out(given)
+        task = catalogue.find_task(anchored(given), needs_answers=not plan.options.own.scores)
+        is_pairs = isinstance(task, PairsTask)
+        given = replace(task, prompts=all_held_out(task.prompts)) if is_pairs else all_held_out(task)
     found = changed_task(given, plan.options)
     found = found if plan.model is None else pretrained(plan.model, found)[1]
     if found.spec.action != plan.task.spec.action:

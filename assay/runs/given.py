@@ -47,7 +47,7 @@ def given_task(task: Any) -> str | Task:
     if isinstance(task, Path):
         return str(task)
     if isinstance(task, str) or is_task(task):
-        return task  # type: ignore[no-any-return]
+        return task
     if isinstance(task, type) or (callable(task) and not is_environment(task)):
         return address_of_object(task, "task")
     if is_environment(task):

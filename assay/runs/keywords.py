@@ -24,7 +24,7 @@ Own = str | Function | Sequence[str | Function] | Mapping[str | Function, float]
 """An address, a function, several of them, or a mapping from each to its weight."""
 FUNCTIONS = ("reward", "tool")
 """Options whose words name functions."""
-OBJECTS = ("judge", "wrapper")
+OBJECTS = ("judge", "wrapper", "loss", "advantage", "body")
 """Options whose words name functions, classes or objects, without weights."""
 
 
@@ -39,6 +39,9 @@ class Keywords(TypedDict, total=False):
     tool_calls: int
     tool_bytes: int
     tool_timeout: float
+    loss: str | Function
+    advantage: str | Function
+    body: str | Function
     judge: str | Function
     judge_model: str
     judge_prompt: str

@@ -109,6 +109,7 @@ BROKEN: dict[str, Toy] = {
         )
     ),
     "clipped": Toy(lambda batch, view: -torch.maximum(*surrogates(batch, view)) * batch.mask),
+    "faded": Toy(lambda batch, view: -advantage(batch) * bumped(ratio(batch, view)) * batch.mask),
     "reference": Toy(lambda batch, view: good(batch, view) - 0.1 * k3(batch, view)),
     "entropy": Toy(
         lambda batch, view: good(batch, view) + 0.1 * view.scored.entropy * batch.mask,
@@ -120,6 +121,17 @@ SOUND: dict[str, Toy] = {
     "a clip, KL to the reference inside": Toy(
         lambda batch, view: -torch.minimum(*surrogates(batch, view)) * batch.mask + 0.1 * k3(batch, view)
     ),
+    **{
+        f"a smooth clip of width {width}": Toy(
+            lambda batch, view, width=width: (
+                -advantage(batch)  # type: ignore[misc]
+                * width
+                * ((ratio(batch, view) - 1) / width).tanh()
+                * batch.mask
+            )
+        )
+        for width in (0.2, 0.5)
+    },
     "both sides masked": Toy(
         lambda batch, view: -advantage(batch) * ratio(batch, view) * batch.mask * (ratio(batch, view) - 1).abs().le(0.2)
     ),
@@ -128,6 +140,12 @@ SOUND: dict[str, Toy] = {
         needs=frozenset({LOGP, Need.ENTROPY}),
     ),
 }
+
+
+def bumped(ratio: Tensor) -> Tensor:
+    """Returns a ratio whose weight grows with its distance from 1, up to a distance beyond which it is 0."""
+    away = ratio.detach().log().abs()
+    return ratio * torch.where(away < 0.75, 1 + away, 0.0)
 
 
 def k3(batch: Experience, view: Any) -> Tensor:

@@ -13,6 +13,7 @@ import pytest
 from assay import recipes
 from assay.cli.main import main
 from assay.core.errors import AssayError
+from assay.parts.credit.outcome import LeaveOneOut, NoScale
 from assay.parts.curricula.in_order import InOrder
 from assay.recipes.presets import LANGUAGE
 from assay.runs import ablation, catalogue
@@ -51,6 +52,17 @@ def test_a_part_that_needs_another_is_added_after_it() -> None:
     assert ablation.orders(arms.keys(), 2) == [(1, 0)]
     scores = {chosen: np.array([float(3 ** len(chosen))]) for chosen in arms}
     assert [float(ablation.shapley(scores, place, 2)[0]) for place in (0, 1)] == [6.0, 2.0]
+
+
+def test_baseline_and_scale_of_one_advantage_are_swapped_apart() -> None:
+    grpo = recipes.grpo()
+    credit = replace(grpo.credit[0], baseline=LeaveOneOut(), scale=NoScale())
+    mine = replace(grpo, name="mine", credit=(credit,))
+    found = ablation.factors_of(mine, grpo)
+    assert [one.short for one in found] == ["baseline", "scale"]
+    arms = ablation.arms_of(mine, grpo, found)
+    assert [arm.name for arm in arms.values()] == ["grpo", "grpo + baseline", "grpo + scale", "mine"]
+    assert arms[frozenset({1})].method.credit[0] == replace(grpo.credit[0], scale=NoScale())
 
 
 def test_equal_recipes_and_one_difference_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -102,23 +103,55 @@ def has_ratio(part: Any) -> bool:
     return declared or bool(getattr(part, "takes_old", False))
 
 
+def slope_at(part: Any, case: TermCase, credit: float, ratio: float) -> float:
+    """Returns the largest gradient in a log-probability, with this credit and this ratio on all rows."""
+    here = at_reference(at_ratio_one(case.batch))
+    batch = here.add({"advantage": credit * here.mask.to(here.reward.dtype)})
+    batch = replace(batch, logp=(batch.logp - math.log(ratio)) * batch.mask)
+    return float(evaluate(part, case, batch).policy["logp"].abs().max())
+
+
+FAR = math.exp(2.0)
+"""A ratio outside of every usual clip range; its inverse is, too."""
+GOOD_AND_BAD = ((1.0, "good"), (-1.0, "bad"))
+
+
 @law("a loss that clips gives no gradient where the gain is already taken")
 def clipped(part: Any, case: TermCase) -> Iterator[str]:
-    """At ratios of exp(2) and exp(-2), with credit of one sign on all rows: where the gradient vanishes on the side
-    that lost (good decisions made unlikely), it vanishes on the side that gained. A max in place of PPO's min does not.
+    """With credit of one sign on all rows: where the gradient vanishes on the side that lost (good decisions made
+    unlikely), it vanishes on the side that gained. A max in place of PPO's min does not. Tried at ratios of exp(2) and
+    exp(-2), then at ratios as far above 1 as exp(-2) is below it: a smooth clip, such as tanh(ratio - 1), which fades
+    on both sides alike, may vanish at the larger distance of the first and not yet at the smaller.
     """
-    here = at_reference(at_ratio_one(case.batch))
+    near = 2.0 - 1.0 / FAR
+    for credit, words in GOOD_AND_BAD:
+        limit, found = TIGHT * slope_at(part, case, credit, 1.0), 0.0
+        for high in (FAR, near):
+            lost, gained = (high, 1.0 / FAR)[:: 1 if credit < 0 else -1]
+            found = slope_at(part, case, credit, gained)
+            if not slope_at(part, case, credit, lost) <= limit < found:
+                break
+        else:
+            yield f"{words} decisions get {found:.3g} where the gain is taken, none where it is lost: swap min and max"
 
-    def slope(credit: float, log_ratio: float) -> float:
-        batch = here.add({"advantage": credit * here.mask.to(here.reward.dtype)})
-        batch = replace(batch, logp=(batch.logp - log_ratio) * batch.mask)
-        return float(evaluate(part, case, batch).policy["logp"].abs().max())
 
-    for credit, words in ((1.0, "good"), (-1.0, "bad")):
-        limit = TIGHT * slope(credit, 0.0)
-        lost, gained = slope(credit, -2.0 * credit), slope(credit, 2.0 * credit)
-        if lost <= limit < gained:
-            yield f"{words} decisions get {gained:.3g} where the gain is taken, none where it is lost: swap min and max"
+@law("a smooth clip fades: the more of a gain is taken, the less weight the next has")
+def faded(part: Any, case: TermCase) -> Iterator[str]:
+    """For losses whose gradient, in units of the ratio, falls below a tenth at a ratio of exp(2) (good decisions) or
+    exp(-2) (bad ones): on the way there it does not rise. A hard clip has 1, then 0; a gate with a wrong sign rises.
+    """
+    for credit, words in GOOD_AND_BAD:
+        ratios = [math.exp(credit * step) for step in (0.0, 0.25, 0.5, 1.0, 2.0)]
+        found = [slope_at(part, case, credit, ratio) / ratio for ratio in ratios]
+        if not found[0] or found[-1] >= found[0] / 10:
+            continue
+        rises = [place for place in range(1, len(found)) if found[place] > found[place - 1] + TIGHT * found[0]]
+        if rises:
+            place = rises[0]
+            yield (
+                f"{words} decisions have weight {found[place - 1]:.3g} at ratio {ratios[place - 1]:.3g} and "
+                f"{found[place]:.3g} at {ratios[place]:.3g}, where more of the gain is taken"
+            )
 
 
 @law("a KL term pulls towards the reference")
@@ -150,7 +183,7 @@ def entropy(part: Any, case: TermCase) -> Iterator[str]:
         yield "it declares `bonus`, and no decision's entropy gets a gradient"
 
 
-POLICY = (old_policy, clipped, reference, entropy)
+POLICY = (old_policy, clipped, faded, reference, entropy)
 OBJECTIVE = Contract("objective", (*COMMON, zero_credit, recorded, first_order, *POLICY), cases_on)
 RATIO = replace(OBJECTIVE, slot="ratio", holder=lambda part: PolicyGradient(ratio=part))
 TRUST = replace(OBJECTIVE, slot="trust", holder=lambda part: PolicyGradient(trust=part))

@@ -14,7 +14,7 @@ from assay.claims.laws.bench import benches_of, smaller
 from assay.claims.laws.contracts import CONTRACTS
 from assay.claims.laws.credit import is_credit
 from assay.claims.laws.environment import check_environment
-from assay.claims.laws.function import MINE, check_advantage, check_loss
+from assay.claims.laws.function import check_advantage, check_loss
 from assay.claims.laws.laws import Finding
 from assay.claims.laws.reward import check_reward
 from assay.claims.laws.rollout import check_rollout
@@ -24,6 +24,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Progress
 from assay.runs.user_code.addresses import Address
+from assay.runs.user_code.functions import MINE
 from assay.runs.user_code.methods_and_tasks import method_of
 
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"

@@ -50,8 +50,8 @@ class Objective(Term, Protocol):
 
     Laws: zero credit gives zero gradient; no gradient into old or reference log-probabilities; at ratio one its
     gradient equals REINFORCE's where it declares `first_order`; masked decisions carry no gradient; with a ratio it
-    changes with the recorded log-probabilities; where it clips, a gain already taken has no gradient; a KL term inside
-    it pulls towards the reference; more entropy never increases it.
+    changes with the recorded log-probabilities; where it clips, a gain already taken has no gradient, or, where it
+    clips smoothly, ever less; a KL term inside it pulls towards the reference; more entropy never increases it.
     """
 
     slot: ClassVar[str] = "objective"

@@ -6,15 +6,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.core.errors import AssayError
-from assay.runs.options.group import Group, option
+from assay.runs.options.group import Group, flag, option
 
 if TYPE_CHECKING:
     from assay.core.recipe import Recipe
     from assay.core.slots import Task
     from assay.runs.user_code.judge import Judge
+
+PARTS = ("loss", "advantage", "body")
+"""Options that put own code into the recipe."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,19 @@ class OwnOptions(Group):
     tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
     tool_bytes: int = option(512, "bytes of a tool's result that the policy reads (default: 512)")
     tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
+
+    loss: str | None = option(
+        None, "loss function FILE.py:NAME in place of the method's objective (assay check FILE.py tries its laws)",
+        metavar="LOSS",
+    )  # fmt: skip
+    advantage: str | None = option(
+        None, "advantage function FILE.py:NAME in place of the method's credit (assay check FILE.py tries its laws)",
+        metavar="ADVANTAGE",
+    )  # fmt: skip
+    body: str | None = option(
+        None, "network FILE.py:NAME, an nn.Module of observations, in the actor and the critics of a control task",
+        metavar="BODY",
+    )  # fmt: skip
 
     judge: str | None = option(
         None,
@@ -104,6 +120,9 @@ class OwnOptions(Group):
                 yield one.address.source
         for word in self.tool:
             yield needed_address(word, "--tool").source
+        for name in PARTS:
+            if (word := getattr(self, name)) is not None:
+                yield needed_address(word, flag(name)).source
         if self.judge is not None and (address := address_of(self.judge)) is not None:
             yield address.source
 
@@ -131,7 +150,11 @@ class OwnOptions(Group):
         rewards = tuple(map(anchored_reward, self.reward))
         judge = self.judge if self.judge is None else str(address_of(self.judge) or self.judge)
         criteria = None if self.rubric is None else str(Path(self.rubric).resolve())
-        own = replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model)
+        words = {name: getattr(self, name) for name in PARTS}
+        parts: dict[str, Any] = {
+            name: str(needed_address(word, flag(name))) for name, word in words.items() if word is not None
+        }
+        own = replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model, **parts)
         return replace(own, judge=judge, rubric=criteria)
 
     def task(self, task: Task) -> Task:
@@ -162,10 +185,16 @@ class OwnOptions(Group):
         return judge_of(self.judge, self.judge_model, prompt, self.judge_pairs)
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
-        """Returns the recipe whose parts ask the judge and pay by the rubric, where they can."""
+        """Returns the recipe with own parts, whose parts ask the judge and pay by the rubric, where they can."""
         from assay.core.settings import replaced
         from assay.core.slots import JudgeReader, RubricReader
+        from assay.runs.user_code.body import with_body
+        from assay.runs.user_code.functions import with_advantage, with_loss
         from assay.runs.user_code.rubric import criteria_of
+
+        changes = ((self.loss, with_loss), (self.advantage, with_advantage), (self.body, with_body))
+        for word, change in changes:
+            recipe = recipe if word is None else change(recipe, word)
 
         if self.rubric is not None:
             rows = criteria_of(self.rubric)

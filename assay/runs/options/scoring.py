@@ -24,7 +24,7 @@ class ScoringOptions(Group):
     samples: int = option(1, "samples per start (default: 1)")
     greedy: bool = option(False, "greedy actions instead of sampled ones (always in control)")
     temperature: float | None = option(None, "temperature (default: the policy's own)")
-    task: str | None = option(
+    task_: str | None = option(
         None, "another task or file to score on; all rows of one file are held out", metavar="TASK"
     )
     passk: str | None = option(None, "also pass@k for these k, unbiased, from --samples answers", metavar="K,K")
@@ -38,7 +38,7 @@ class ScoringOptions(Group):
     )
     out: Path | None = option(None, "write one JSON line per prompt: answers and scores", metavar="FILE")
     reward: str | None = option(
-        None, "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file",
+        None, "reward of positions, for a policy that is inferred without training; runs this file",
         metavar="FILE.py:FUNCTION",
     )  # fmt: skip
     data: str | None = option(None, "infer it from this dataset instead of the run's own", metavar="FILE")
@@ -85,13 +85,9 @@ class RebuiltOptions(Group):
     device: str | None = option(None, "device of the policy: cpu, cuda or cuda:N", metavar="DEVICE")
     compiled: bool | None = option(None, "torch.compile the layers", chosen=True)
     dtype: str | None = option(None, "numbers of a pretrained model: float32 or bfloat16", metavar="DTYPE")
-    micro_batch: int | None = option(
-        None, "answers or episodes sampled at a time; same scores", metavar="ROWS"
-    )
+    micro_batch: int | None = option(None, "answers or episodes sampled at a time; same scores", metavar="ROWS")
     model: str | None = option(None, "where the pretrained model is now: a folder, or a hub id", metavar="PATH")
-    set_: tuple[str, ...] = option(
-        (), "change a setting, as the weights allow; repeatable", metavar="PART.FIELD=VALUE"
-    )
+    set_: tuple[str, ...] = option((), "change a setting, as the weights allow; repeatable", metavar="PART.FIELD=VALUE")
 
     def check(self) -> None:
         """Refuses an unknown dtype and a negative number of rows."""

@@ -1,0 +1,55 @@
+"""`--body`: a network of the user's own in the models of a method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import nn
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.settings import replaced
+from assay.core.slots import ModelSpec
+from assay.models.bodies.convolution import Convolution
+from assay.models.bodies.module import ModuleBody
+from assay.models.bodies.normalised import Normalised
+from assay.models.bodies.perceptron import Perceptron
+from assay.runs.user_code.addresses import needed_address
+from assay.runs.user_code.loading import value_of
+
+NETWORKS = (Perceptron, Normalised, Convolution)
+"""Bodies whose place an own network takes."""
+
+
+def with_body(recipe: Recipe, word: str) -> Recipe:
+    """Returns the recipe with the network that `--body` names in place of those of its actor and critics, in its phases
+    too. AssayError for a recipe without a network on vectors or images.
+    """
+    address = needed_address(word, "--body")
+    if not address.name:
+        raise AssayError(f"--body {word} is a file. Name the nn.Module in it: {word}:NAME")
+    make = value_of(address)
+    if isinstance(make, nn.Module):
+        raise AssayError(
+            f"--body {word} is a module that is made already, and each model needs one of its own. Give its class, "
+            "or a function of the observation's shape that makes one."
+        )
+    if not callable(make):
+        raise AssayError(f"--body {word} is {make!r:.60}. Give a class of nn.Module, or a function that makes one.")
+    body = ModuleBody(make)
+    models = {"actor": recipe.actor, **recipe.critics}
+    found = {name: swapped(model, body) for name, model in models.items()}
+    if all(found[name] is models[name] for name in models):
+        raise AssayError(
+            f"--body takes the place of a network on vectors or images, and '{recipe.name}' has none here. Use it on a "
+            "control task; --model is the network of a language task."
+        )
+    changed = replace(recipe, actor=found["actor"], critics={name: found[name] for name in recipe.critics})
+    return changed.share_models(recipe)
+
+
+def swapped(model: ModelSpec, body: ModuleBody) -> ModelSpec:
+    """Returns the model with this body in place of each network in it."""
+    for kind in NETWORKS:
+        model = replaced(model, kind, lambda part: body)
+    return model
