@@ -89,6 +89,7 @@ def facts_table(facts: Mapping[str, Any]) -> str:
         "family": f"[{facts['family']}](index.md#{anchor(facts['family'])})",
         "worlds": ", ".join(facts["worlds"]),
         "default task": code(facts["task"]),
+        "studied, not counted": plain(facts["studied"]),
         "also called": ", ".join(map(code, facts["aliases"])),
         "source": f"[{path}](../source/{path}.md)",
     }
@@ -269,7 +270,7 @@ def settings_text(facts: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------- index
 def index_page(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the index of methods by family."""
-    told = ["# Methods", f"{len(rows)} methods, the same rows as `assay list`.", legend(rows)]
+    told = ["# Methods", f"{methods.counted(rows)}, the same rows as `assay list`.", legend(rows)]
     for family in FAMILIES:
         some = [row for row in rows if row["family"] == family]
         if some:

@@ -8,9 +8,8 @@ from typing import Any
 from assay.claims import stamps, verdicts
 from assay.claims.claim import About
 from assay.claims.find import find_claims
-
-NO_HEADLINE = "no headline"
-"""No measured claim is about what the paper promises, or none of them has been measured."""
+from assay.claims.headline_texts import NO_HEADLINE as NO_HEADLINE
+from assay.claims.headline_texts import STUDIED, is_studied
 
 
 def abouts(method: str) -> dict[str, str]:
@@ -25,7 +24,11 @@ def headline_entries(method: str, verdict: Mapping[str, Any] | None) -> list[dic
 
 
 def headline_word(method: str, verdict: Mapping[str, Any] | None) -> str:
-    """Returns the worst verdict of the headline's claims; `no headline` if none is measured."""
+    """Returns the worst verdict of the headline's claims; `no headline` if none is measured, `studied` for a method
+    that is only that.
+    """
+    if is_studied(method):
+        return STUDIED
     entries = headline_entries(method, verdict)
     return verdicts.overall(entries) if entries else NO_HEADLINE
 
@@ -34,7 +37,7 @@ def headline_state(method: str, verdict: Mapping[str, Any] | None) -> str | None
     """Returns the worst recorded state of the headline's claims, also of one that is not measured yet; None if none is
     measured.
     """
-    if verdict is None or not headline_entries(method, verdict):
+    if is_studied(method) or verdict is None or not headline_entries(method, verdict):
         return None
     states = verdicts.states(method, verdict)
     return stamps.worst([states[name] for name, about in abouts(method).items() if about == About.HEADLINE.value])

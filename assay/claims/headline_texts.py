@@ -12,19 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from assay.claims.records import FOLDER, read_record
-from assay.runs.method_index import stem_of
+from assay.runs.method_index import entries, stem_of
 
 NO_HEADLINE = "no headline"
 """No measured claim is about what the paper promises, or none of them has been measured."""
+STUDIED = "studied"
+"""What the paper promises does not act in a run here (`METHOD.studied`): no verdict is one of it."""
 HEADLINE = "headline"
+SHARED = {"learns_faster": HEADLINE}
+"""Functions of `comparisons` that make a measured claim, and what that is about."""
 WORST = ("fails", "inconclusive", "holds")
 """Verdicts, the worst first: that of a method is the worst of its headline's claims."""
 
 
 def headline_verdict(key: str) -> str:
     """Returns the worst recorded verdict of a built-in method's claims about its headline; `no headline` if none is
-    measured.
+    measured, `studied` for a method that is only that.
     """
+    if is_studied(key):
+        return STUDIED
     stem = stem_of(key)
     record = read_record(FOLDER / f"{stem}.json")
     measured = [one for one in record.get("claims", ()) if one.get("kind") == "measured"]
@@ -32,6 +38,11 @@ def headline_verdict(key: str) -> str:
     found = stated(file) if measured and file.is_file() else {}
     words = {one["verdict"] for one in measured if is_headline(one, found)}
     return next((word for word in WORST if word in words), NO_HEADLINE)
+
+
+def is_studied(key: str) -> bool:
+    """Returns whether a built-in method is listed as studied, and not counted."""
+    return key in entries() and entries()[key].studied
 
 
 def is_headline(entry: Mapping[str, Any], found: Mapping[str | None, str]) -> bool:
@@ -48,7 +59,8 @@ def stated(file: Path) -> dict[str | None, str]:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except SyntaxError:
         return {}  # importing the file says what is wrong
-    return {name: about for call in calls(tree, "Measured") for name, about in (claim_of(call),)}
+    own = {name: about for call in calls(tree, "Measured") for name, about in (claim_of(call),)}
+    return own | {claim_of(call)[0]: about for made, about in SHARED.items() for call in calls(tree, made)}
 
 
 def calls(tree: ast.AST, function: str) -> Iterator[ast.Call]:

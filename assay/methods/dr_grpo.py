@@ -15,7 +15,7 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.grpo,
     pilots=(
-        "seed 100 on thinking-12, 60 steps: wrong answers of 6.2 characters at a score of 0.89, grpo's 5.4 at 0.76; the "
-        "claim was left as it was stated",
+        "seed 100 on thinking-12, 60 steps: wrong answers of 6.2 characters at a score of 0.89, grpo's 5.4 at 0.76; "
+        "the claim was left as it was stated",
     ),
 )

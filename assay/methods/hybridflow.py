@@ -24,6 +24,8 @@ METHOD = Method(
     default_task="addition-1",
     family="systems",
     base=recipes.ppo,
+    studied="a mesh for each model is planned (assay plan) and not run: all ranks hold all models, and assay train "
+    "hybridflow is ppo",
     departures=(
         "a group of workers is `--shards S --ranks N` (docs/scale.md): all ranks hold all models; plans with models on "
         "different devices are those of assay plan, scored on a virtual clock and not run",

@@ -25,6 +25,7 @@ METHOD = Method(
     default_task="addition-1",
     family="systems",
     base=recipes.ppo,
+    studied="a mesh for each call is planned (assay plan) and not run: assay train realhf is ppo",
     departures=(
         "a planner only (assay plan): plans are scored on a virtual clock, with measured or estimated seconds work / "
         "n^scaling and a limit of memory, and are not run; assay train realhf is ppo",

@@ -28,6 +28,8 @@ class Method:
     `start_for` marks one of the few methods to start with, and says in a few words what for; a method that it does not
     name is as good, only later.
 
+    `studied` says what of the paper does not act in a run: then the method is listed as studied, and not counted.
+
     A system changes how a recipe runs: `options` are the options of a run that it takes where the user gives none, by
     the names of their fields (`gatherers`, `lag`, `env_workers`).
     """
@@ -46,3 +48,4 @@ class Method:
     pilots: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
     start_for: str = ""
+    studied: str = ""

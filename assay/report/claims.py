@@ -31,6 +31,7 @@ MEANINGS = {
     "stale": "the method computes other numbers since its claims were measured",
     "no headline": "no claim about what the paper promises is measured; assay show METHOD has those that are",
     "no verdict": "not measured yet",
+    "studied": "its formulas hold here, but what the paper promises does not act in a run; not counted as a method",
 }
 """Meanings of the words of a verdict."""
 COLOURS = {"holds": "green", "fails": "bold red", "inconclusive": "yellow", "unfinished": "dim"}

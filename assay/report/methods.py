@@ -15,7 +15,8 @@ from rich.text import Text
 
 from assay.claims import stamps, verdicts
 from assay.claims.find import broken_claims, find_claims
-from assay.claims.headline import NO_HEADLINE, abouts, headline_entries, headline_state, headline_word
+from assay.claims.headline import abouts, headline_entries, headline_state, headline_word
+from assay.claims.headline_texts import NO_HEADLINE
 from assay.claims.mutants import trial
 from assay.claims.records import read_verdict
 from assay.core.difference import ABSENT, Change, brief, differences
@@ -81,6 +82,7 @@ def method_rows() -> list[dict[str, Any]]:
                 "summary": catalogue.method_text(name).splitlines()[0].partition(": ")[2],
                 "task": method.default_task,
                 "base": None if method.base is None else method.base(method.presets[0]).name,
+                "studied": method.studied,
                 "aliases": list(method.aliases),
                 "variants": list(method.variants),
                 "changes": sorted({slot for change in changes or () for slot in change.slots}),
@@ -113,6 +115,7 @@ def method_facts(name: str, task: str | None = None) -> dict[str, Any]:
         "worlds": [world.name for world in method.presets],
         "task": method.default_task,
         "preset": None if place is None else why_preset(place),
+        "studied": method.studied,
         "aliases": list(method.aliases),
         "variants": list(method.variants),
         "text": catalogue.method_text(key),
@@ -166,7 +169,7 @@ def words_of(row: Mapping[str, Any], name: str) -> list[str]:
     """Returns the words of a row that a filter compares."""
     if name == "verdict":
         stale = ["stale"] if row["state"] == stamps.STALE else []
-        return [row["headline"] if row["verdict"] else "no verdict", *stale]
+        return [row["headline"] if row["verdict"] or row["studied"] else "no verdict", *stale]
     many: list[str] = [row["family"]] if name == "family" else row["worlds"] if name == "world" else row["changes"]
     return many
 
@@ -223,13 +226,15 @@ def summary(row: Mapping[str, Any]) -> Text:
     measured = [one for one in (row["verdict"] or {"claims": []})["claims"] if one["kind"] == "measured"]
     first = [*headline_entries(row["name"], row["verdict"]), *measured][:1]
     subject = abouts(row["name"]).get(first[0]["name"], "former claim") if first else ""
-    of = f" of a {subject}" if row["headline"] == NO_HEADLINE else ""
+    of = f" of a {subject}" if row["headline"] == NO_HEADLINE or row["studied"] else ""
     effect = f"\neffect{of}: {claims.effect(first[0])}" if first else ""
     return Text.assemble(row["summary"], (variants, "dim"), (effect, "dim"))
 
 
 def verdict_word(row: Mapping[str, Any]) -> Text:
     """Returns the verdict of the headline, with its state if it does not fit."""
+    if row["studied"]:
+        return Text(row["headline"], style="dim")
     if not row["verdict"]:
         return Text("no verdict", style="dim")
     return claims.with_state(row["headline"], row["state"])
@@ -241,7 +246,7 @@ def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     meaning = [f"{word}: {text}" for word, text in claims.MEANINGS.items() if word in shown]
     if any(row["state"] == stamps.UNKNOWN for row in rows):
         meaning.append(f"?: no stamp for {stamps.machine_kind()}, so a change since then would not be noticed")
-    out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
+    out.print(Text.assemble((counted(rows), "bold"), "; worlds: ", LETTERS_IN_WORDS))
     out.print(Text("verdicts", style="bold"))
     bullets(out, meaning)
     words = (
@@ -251,6 +256,12 @@ def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     out.print(Text.assemble(("effect  ", "bold"), words))
     words = "wrong versions of the method that its exact claims reject, of those that change a run"
     out.print(Text.assemble(("mutants  ", "bold"), words))
+
+
+def counted(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns how many methods there are, and how many more papers are studied only: 97 methods, 2 more studied."""
+    num = sum(bool(row["studied"]) for row in rows)
+    return f"{len(rows) - num} methods" + (f", {num} more studied" if num else "")
 
 
 def families(tasks: Sequence[str]) -> list[str]:
@@ -291,6 +302,8 @@ def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, eve
     line(out, "family", f"{facts['family']};  worlds: {', '.join(facts['worlds'])};  default task: {facts['task']}")
     if facts["preset"]:
         line(out, "preset", facts["preset"])
+    if facts["studied"]:
+        line(out, "studied, not counted", facts["studied"])
     for name in ("aliases", "variants"):
         if facts[name]:
             line(out, name, ", ".join(facts[name]))

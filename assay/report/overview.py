@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.claims.headline_texts import WORST, headline_verdict
+from assay.claims.headline_texts import STUDIED, WORST, headline_verdict
 from assay.recipes.families import FAMILIES
 from assay.report.console import console
 from assay.runs import method_index
@@ -38,7 +38,8 @@ def print_overview() -> None:
     out, entries = console(), list(method_index.entries().values())
     known = [entry for entry in entries if entry.family in FAMILIES]
     families = [family for family in FAMILIES if any(entry.family == family for entry in known)]
-    title = Text.assemble((f"{len(entries)} methods in {len(families)} families.", "bold"), " Start with one of these:")
+    num = sum(not entry.studied for entry in entries)
+    title = Text.assemble((f"{num} methods in {len(families)} families.", "bold"), " Start with one of these:")
     out.print(title)
     table = grid()
     for entry in starts():
@@ -68,8 +69,10 @@ def families_table(out: Console, families: dict[str, list[Entry]]) -> Table:
     for family, entries in families.items():
         counts = Counter(headline_verdict(entry.key) for entry in entries)
         words = [(f"{counts[word]} {WORDS[word]}", COLOURS[word]) for word in reversed(WORST) if counts[word]]
+        words += [(f"{counts[STUDIED]} more {STUDIED}", "dim")] if counts[STUDIED] else []
         told = Text(", ").join(Text(text, style=style) for text, style in words)
         examples = Text(", ".join(entry.key for entry in entries), style="dim", no_wrap=True, overflow="ellipsis")
-        row = [Text(f"  {family}"), Text(f"{len(entries):>3}"), told]
+        num = sum(not entry.studied for entry in entries)
+        row = [Text(f"  {family}"), Text(f"{num:>3}"), told]
         table.add_row(*row, *([examples] if out.width >= 100 else []))
     return table

@@ -27,7 +27,8 @@ BEGIN = "\nMETHOD = Method("
 
 class Entry(NamedTuple):
     """A method's file, and what its text says: names, family, the recipe that it is derived from, the first line of its
-    docstring, and what to start with it for ("" unless it is one of the few to start with).
+    docstring, what to start with it for ("" unless it is one of the few to start with), and whether its paper is
+    studied only.
     """
 
     file: Path
@@ -38,6 +39,7 @@ class Entry(NamedTuple):
     base: str
     summary: str
     start_for: str
+    studied: bool = False
 
     @property
     def module(self) -> str:
@@ -79,7 +81,8 @@ def entry_of(file: Path) -> Entry:
     key = "".join(found.get("key", ())) or stem.replace("_", "-")
     family, start_for = ("".join(found.get(name, ())) for name in ("family", "start_for"))
     summary = text.partition("\n")[0].strip('"').partition(": ")[2]
-    return Entry(file, key, found.get("aliases", ()), found.get("variants", ()), family, base, summary, start_for)
+    aliases, variants = (found.get(name, ()) for name in ("aliases", "variants"))
+    return Entry(file, key, aliases, variants, family, base, summary, start_for, "studied" in found)
 
 
 def texts_in(node: Any) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 import pytest
 
 from assay import recipes
-from assay.claims import About, Claims, Exact, Expect, Measured, headline
+from assay.claims import About, Claims, Exact, Expect, Measured, headline, headline_texts
 from assay.claims.claim import Measured as Claim
 from assay.core.errors import AssayError
 from assay.recipes.presets import TABLE
-from assay.report.methods import method_rows, verdict_word
+from assay.report.methods import counted, method_rows, verdict_word
+from assay.runs import catalogue
 
 
 def stated(about: About, name: str = "m") -> Claim:
@@ -69,3 +70,35 @@ def test_arguments_are_checked_when_the_claim_is_made(wrong: dict[str, object], 
 def test_a_claim_expects_above_and_is_about_a_mechanism_unless_it_says_otherwise() -> None:
     claim = Measured("m", "", lambda seed: 1.0, 0.0)
     assert (claim.expect, claim.about) == (Expect.ABOVE, About.MECHANISM)
+
+
+UNSTATED = {
+    "direct-advantage-po": "its verdict is about the regression to advantages",
+    "reward-model": "a base: what it promises is in its exact claims",
+    "serl": "its claims are about the learned reward",
+}
+"""Methods without a claim about what their paper promises, beside those that are studied only."""
+
+
+def test_every_method_that_is_counted_states_a_headline() -> None:
+    silent = {
+        key for key, method in catalogue.methods().items()
+        if not method.studied and About.HEADLINE.value not in headline.abouts(key).values()
+    }  # fmt: skip
+    assert silent <= set(UNSTATED)
+
+
+def test_the_text_of_a_claims_file_tells_shared_headlines_too() -> None:
+    for key in ("grpo", "rloo", "dpo", "gspo"):
+        told = headline_texts.stated(headline_texts.FOLDER.with_name(f"{key}.py"))
+        assert told == headline.abouts(key)
+
+
+def test_a_studied_method_has_no_verdict_and_is_not_counted() -> None:
+    studied = {row["name"]: row for row in method_rows() if row["studied"]}
+    assert set(studied) == {"hybridflow", "realhf", "rollart"}
+    for name, row in studied.items():
+        assert verdict_word(row).plain == headline_texts.headline_verdict(name) == "studied"
+        assert row["state"] is None
+    grpo = next(row for row in method_rows() if row["name"] == "grpo")
+    assert counted([grpo, *studied.values()]) == "1 methods, 3 more studied"

@@ -51,6 +51,7 @@ def test_the_texts_of_methods_say_what_the_imported_ones_say() -> None:
         assert entry.aliases == method.aliases
         assert entry.variants == tuple(method.variants)
         assert (entry.family, entry.start_for) == (method.family, method.start_for)
+        assert entry.studied == bool(method.studied)
         assert entry.summary == catalogue.method_text(key).splitlines()[0].partition(": ")[2]
     assert set(method_index.entries()) == set(catalogue.methods())
 
