@@ -30,6 +30,8 @@ from assay.tasks.adapters.minari import minari_episodes
 MINARI = "minari:"
 HDF5 = (".hdf5", ".h5")
 ABOUT, HASH = "assay", "hash"
+FLAGS, NUMBERS = ("terminal", "truncated", "success"), ("reward", "logp")
+"""Columns of true or false, and of one number in each row."""
 
 
 def read(address: str | Path) -> Dataset:
@@ -54,6 +56,8 @@ def read(address: str | Path) -> Dataset:
             return read_safetensors(path)
     except AssayError as error:
         raise AssayError(f"data {name}: {error}") from None
+    except MemoryError:
+        raise AssayError(f"data {name}: it needs more memory than there is. Use a smaller file") from None
     raise AssayError(f"data {name}: '{path.suffix}' is not a known ending. Use .safetensors, .npz, .hdf5 or a folder")
 
 
@@ -151,6 +155,11 @@ def from_columns(columns: Mapping[str, Tensor], about: Mapping[str, Any]) -> Dat
     """Returns the dataset; raises AssayError if a required column is missing. Rewards may be: they are zeros then, and
     the description says so.
     """
+    for name, values in ((name, columns[name]) for name in (*NEEDED, *OPTIONAL) if name in columns):
+        if not values.ndim or (name in (*FLAGS, *NUMBERS) and values.ndim > 1):
+            raise AssayError(f"'{name}' has shape {list(values.shape)}. It needs one row per decision")
+        if name in FLAGS and values.dtype is not torch.bool:
+            raise AssayError(f"'{name}' holds {values.dtype}. It needs true or false in each row")
     if "reward" not in columns and "terminal" in columns:
         columns, about = {**columns, "reward": torch.zeros(len(columns["terminal"]))}, {**about, REWARDS: False}
     missing = [name for name in NEEDED if name not in columns]
@@ -165,9 +174,9 @@ def column(name: str, array: np.ndarray) -> np.ndarray:
     rows = len(array) if array.ndim else 0
     if not rows:
         raise AssayError(f"'{name}' has no rows. Record at least one episode")
-    if name in ("terminal", "truncated", "success"):
+    if name in FLAGS:
         return hdf5.flags(name, array)
-    if name in ("reward", "logp"):
+    if name in NUMBERS:
         if array.size != rows:
             raise AssayError(f"'{name}' has shape {array.shape}. It needs one number per row")
         return array.reshape(rows).astype(np.float32)

@@ -26,6 +26,8 @@ from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.redteam_chat import SeedGame
 from assay.tasks.language.textfile import Rows
 
+LONGEST_NAME = 255
+"""Characters of the longest name that a file can have."""
 SIZES = {
     "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
     "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
@@ -215,3 +217,22 @@ def check_gpus(ranks: int, device: torch.device) -> None:
 def has_demonstrations(task: Task) -> bool:
     """Returns whether there is anything to imitate; not in a file of prompts alone."""
     return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
+
+
+def check_arguments(task: Any, settings: Any, placement: Any, model: Any) -> None:
+    """Refuses arguments of Python, or entries of config.json, that have another type than they need."""
+    if settings is not None and not (isinstance(settings, Mapping) and all(isinstance(name, str) for name in settings)):
+        raise AssayError(f"settings is {settings!r:.60}. Use a dict from names to values, such as {{'lr': 1e-4}}.")
+    if not isinstance(placement, Placement):
+        raise AssayError(f"placement is {placement!r:.60}. Use a Placement, such as Placement(device='cpu').")
+    if model is not None and not isinstance(model, str):
+        raise AssayError(f"model is {model!r:.60}. Use the folder or hub id of a pretrained model.")
+    if isinstance(task, str) and max(map(len, task.split("/"))) > LONGEST_NAME:
+        raise AssayError(f"task '{task[:40]}...' has {len(task):,} characters. Use a task's name, or a file.")
+
+
+def checked_path(value: Any, name: str) -> Path:
+    """Returns the path that an argument names; AssayError for anything else."""
+    if not isinstance(value, str | os.PathLike):
+        raise AssayError(f"{name} is {value!r:.60}. Use a path, as text or a Path.")
+    return Path(value)

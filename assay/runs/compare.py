@@ -6,7 +6,7 @@ instead, one run after the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -169,6 +169,8 @@ def arms_of(methods: Methods) -> tuple[comparison.Arm, ...]:
         raise AssayError(f"methods is '{methods}'. Give a list: [\"{methods}\", ...].")
     if isinstance(methods, Mapping):
         return tuple(replace(arm_of(one), name=name) for name, one in methods.items())
+    if not isinstance(methods, Iterable):
+        raise AssayError(f"methods is {methods!r:.60}. Give a list of methods.")
     arms = [arm_of(one) for one in methods]
     names = numbered([arm.name for arm in arms])
     return tuple(replace(arm, name=name) for arm, name in zip(arms, names, strict=True))

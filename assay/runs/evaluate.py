@@ -15,7 +15,7 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Task, TextTask
 from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
-from assay.runs.checks import check_placement
+from assay.runs.checks import check_placement, checked_path
 from assay.runs.given import given_task
 from assay.runs.language import temperature_of, with_dtype
 from assay.runs.notebook import html_table
@@ -163,7 +163,7 @@ def evaluate(
     """
     remember(functions)
     if trust_code:
-        trust(run.folder if isinstance(run, Run) else run)
+        trust(run.folder if isinstance(run, Run) else checked_path(run, "run"))
     ks = str(passk) if isinstance(passk, int) else passk
     told = {
         "starts": starts, "samples": samples, "greedy": greedy, "temperature": temperature, "majority": majority,
@@ -192,7 +192,7 @@ def evaluated(
     rebuilt.check()
     if asked.out is not None:
         store.check_target(asked.out, "--out ")
-    folder = run.folder if isinstance(run, Run) else Path(run)
+    folder = run.folder if isinstance(run, Run) else checked_path(run, "run")
     if asked.reward is not None:
         return Inferred(folder, asked.reward, zero_shot.evaluate(folder, asked.reward, asked.data, asked.starts))
     is_here = isinstance(run, Run) and asked.checkpoint is None and rebuilt == RebuiltOptions() and not settings

@@ -22,9 +22,11 @@ from assay.engine.placement import Placement
 from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
 from assay.runs import adapters, catalogue, hardware
 from assay.runs.checks import (
+    check_arguments,
     check_placement,
     check_rows,
     check_values,
+    checked_path,
     checked_seed,
     checked_steps,
     checked_warmup,
@@ -168,6 +170,7 @@ def make_plan(
     group of `options` may change the task, then the recipe; `settings` are applied last. Options that are not given
     are those of the method, if it is a system.
     """
+    check_arguments(task, settings, placement, model)
     options.check()
     options = replace(options, own=options.own.anchored())
     code, changed = code_of(method, task, options, consent)
@@ -359,7 +362,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False, model: str
     Own code is loaded only if it is what the folder records; `accept_changed_code` also allows files that have changed
     since.
     """
-    path = Path(folder) / "config.json"
+    path = checked_path(folder, "folder") / "config.json"
     if not path.is_file():
         raise AssayError(
             f"{folder} is not a run folder: it has no config.json. Name the folder that 'assay train' printed."

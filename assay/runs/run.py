@@ -26,7 +26,7 @@ from assay.engine.loop import Loop
 from assay.engine.machine import repeatable, tuned
 from assay.engine.placement import Placement
 from assay.runs import hardware
-from assay.runs.checks import check_shards, checked_steps
+from assay.runs.checks import check_shards, checked_path, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.distributed.checks import check_gathering
 from assay.runs.distributed.ledger import WorkStopped
@@ -206,7 +206,9 @@ def train(
         preset=preset,
         options=options,
     )
-    folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
+    folder = (
+        checked_path(out, "out") if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
+    )
     return execute(plan, folder, mode=mode, callbacks=callbacks, sinks=sinks)
 
 
@@ -233,7 +235,7 @@ def resume(
     """
     remember(functions)
     if trust_code:
-        trust(folder)
+        trust(checked_path(folder, "folder"))
     plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)
     if ranks is not None:
         sharded = plan.placement.sharded and ranks > 1
@@ -286,7 +288,7 @@ def load(
     held-out score of those that are kept. A control policy has `predict(observation)`. `trust_code` as in `resume`.
     """
     if trust_code:
-        trust(folder)
+        trust(checked_path(folder, "folder"))
     plan = plan_of(folder, accept_changed_code=accept_changed_code)
     found = loaded(plan, Path(folder), checkpoint)
     return with_predict(found.policy, plan.task), plan, found.step

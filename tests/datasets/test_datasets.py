@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from assay import recipes
@@ -298,6 +299,53 @@ def test_damaged_and_foreign_files_are_refused_with_a_reason(tmp_path: Path) -> 
     (tmp_path / "it.txt").touch()
     with pytest.raises(AssayError, match="not a known ending"):
         read(tmp_path / "it.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "why"),
+    [
+        ("truncated", lambda one: one.float(), "'truncated' holds torch.float32. It needs true or false"),
+        ("terminal", lambda one: torch.tensor(True), r"'terminal' has shape \[\]. It needs one row per decision"),
+        ("reward", lambda one: one[:, None], "'reward' has shape"),
+        ("observation", lambda one: torch.tensor(0.0), r"'observation' has shape \[\]"),
+    ],
+)
+def test_columns_of_another_kind_are_refused_by_name(name: str, column: Any, why: str, tmp_path: Path) -> None:
+    columns = dict(rows().columns())
+    save_file({**columns, name: column(columns[name]).contiguous()}, tmp_path / "it.safetensors")
+    with pytest.raises(AssayError, match=why):
+        read(tmp_path / "it.safetensors")
+
+
+@pytest.mark.parametrize("case", ["attribute", "number", "group", "space"])
+def test_an_hdf5_file_with_odd_words_is_refused_by_name(case: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = d4rl(tmp_path / "main_data.hdf5")
+    with h5py.File(path, "w" if case in ("number", "group") else "a") as file:
+        if case == "attribute":
+            file.attrs["assay"] = "{"
+        elif case == "number":
+            file.create_group("episode_abc")
+        elif case == "group":
+            file["episode_0"] = np.zeros(3)
+    if case == "space":
+        path = write(rows(), tmp_path / "made")
+        metadata = next(path.rglob("metadata.json"))
+        metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"action_space": "{"}))
+    why = {"attribute": "attribute 'assay' is not JSON", "number": "group 'episode_abc' has no number"}
+    why |= {"group": "episode_0 is not a group", "space": "'action_space' of metadata.json is not JSON"}
+    with pytest.raises(AssayError, match=why[case]):
+        read(path)
+
+
+def test_a_file_that_does_not_fit_into_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*words: Any, **more: Any) -> None:
+        raise MemoryError
+
+    path = write(rows(), tmp_path / "it.npz")
+    monkeypatch.setattr(np, "load", full)
+    with pytest.raises(AssayError, match=r"it\.npz: it needs more memory than there is"):
+        read(path)
 
 
 # ---------------------------------------------------------------------------------------------------- D4RL

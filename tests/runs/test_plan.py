@@ -17,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import assay
 from assay import recipes
 from assay.cli import main as cli
 from assay.cli.options import plan_arguments
@@ -35,6 +36,7 @@ from assay.parts.rollouts.explore import EpsilonGreedy
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 from assay.runs import catalogue
 from assay.runs.config import differing, read_config, recorded
+from assay.runs.options import run_options
 from assay.runs.plan import Plan, make_plan, phase_plan, phases_of, plan_of, repeat_command
 
 TASKS = {
@@ -95,6 +97,28 @@ def test_evaluations_are_spread_over_the_run(steps: int, evaluations: int, every
 def test_numbers_that_make_no_run_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(AssayError, match=next(iter(changes))):
         make_plan("ppo", "cartpole", **changes)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda: make_plan("grpo", "bandit", settings=["steps=1"]), "settings is .*Use a dict"),  # type: ignore[arg-type]
+        (lambda: make_plan("grpo", "bandit", settings={1: 2}), "settings is .*Use a dict"),  # type: ignore[dict-item]
+        (lambda: make_plan("grpo", "bandit", placement="cpu"), "placement is 'cpu'.*Use a Placement"),  # type: ignore[arg-type]
+        (lambda: make_plan("grpo", "addition-1", model=3), "model is 3. Use the folder"),  # type: ignore[arg-type]
+        (lambda: make_plan("grpo", "x" * 10_000), "task 'xxx.* has 10,000 characters"),
+        (lambda: assay.train("grpo", "bandit", out=3), "out is 3. Use a path"),  # type: ignore[arg-type]
+        (lambda: assay.resume(None), "folder is None. Use a path"),  # type: ignore[arg-type]
+        (lambda: assay.resume(None, trust_code=True), "folder is None. Use a path"),  # type: ignore[arg-type]
+        (lambda: assay.load(3), "folder is 3. Use a path"),  # type: ignore[arg-type]
+        (lambda: assay.evaluate(None), "run is None. Use a path"),  # type: ignore[arg-type]
+        (lambda: assay.compare(None, "bandit"), "methods is None. Give a list"),  # type: ignore[arg-type]
+        (lambda: run_options({"tool": [1]}), "--tool is .*Use a list of texts"),
+    ],
+)
+def test_arguments_of_another_type_are_refused_in_one_sentence(call: Any, why: str) -> None:
+    with pytest.raises(AssayError, match=why):
+        call()
 
 
 def test_a_recipe_of_ones_own_takes_settings_too() -> None:

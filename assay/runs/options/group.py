@@ -133,6 +133,8 @@ def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType
         value = tuple(value) if isinstance(value, list) else value
         if is_pair(one) and value is not None and not is_two_numbers(value):
             raise AssayError(f"{flag(one.name)} is {value!r}. Use two numbers.")
+        if "tuple[str" in str(one.type) and not all(isinstance(each, str) for each in value or ()):
+            raise AssayError(f"{flag(one.name)} is {value!r:.60}. Use {WORDS[kind]}.")
         right = float(value) if kind is float and type(value) is int else value
         is_unset = right is None and one.default is None
         if not is_unset and (not isinstance(right, kind) or isinstance(right, bool) is not (kind is bool)):

@@ -68,7 +68,7 @@ def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
             return join_episodes((episodes_of(file), metadata_of(path.parent)), path.name)
         flat: Arrays = {}
         file.visititems(lambda name, item: flat.update({name: item[()]}) if shape_of(item) is not None else None)
-        about = json.loads(file.attrs["assay"]) if "assay" in file.attrs else {}
+        about = object_of(file.attrs.get("assay"), "attribute 'assay'")
     return columns_of_d4rl(flat), about
 
 
@@ -158,10 +158,15 @@ def write_d4rl(path: Path, arrays: Mapping[str, np.ndarray], about: str) -> None
 def metadata_of(folder: Path) -> dict[str, Any]:
     """Returns metadata.json of a Minari folder, or nothing if it has none."""
     path = folder / "metadata.json"
+    return object_of(path.read_bytes() if path.is_file() else None, "metadata.json")
+
+
+def object_of(words: Any, what: str) -> dict[str, Any]:
+    """Returns a JSON object; empty for nothing and for other JSON. AssayError for what is not JSON."""
     try:
-        found = json.loads(path.read_text()) if path.is_file() else {}
-    except ValueError as error:
-        raise AssayError(f"metadata.json is not JSON ({error})") from None
+        found = json.loads(words) if words else {}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AssayError(f"{what} is not JSON ({error}). Restore it") from None
     return found if isinstance(found, dict) else {}
 
 
@@ -176,8 +181,13 @@ def read_minari(folder: Path) -> tuple[Arrays, dict[str, Any]]:
 
 def episodes_of(file: Any) -> Iterator[Mapping[str, Any]]:
     """Yields the episodes of an open file, in the order of their numbers."""
-    for name in sorted((name for name in file if name.startswith("episode_")), key=lambda name: int(name[8:])):
+    names = [name for name in file if name.startswith("episode_")]
+    if odd := [name for name in names if not (name[8:].isascii() and name[8:].isdecimal() and len(name) < 40)]:
+        raise AssayError(f"group '{odd[0][:60]}' has no number. Name episodes episode_0, episode_1, ...")
+    for name in sorted(names, key=lambda name: int(name[8:])):
         group = file[name]
+        if not isinstance(group, Mapping):
+            raise AssayError(f"{name} is not a group. Write Minari's layout: {', '.join(sorted(EPISODE))} in each")
         if lacking := EPISODE - set(group):
             raise AssayError(f"{name} has no '{sorted(lacking)[0]}' (it has: {', '.join(group)})")
         plain = {key: plain_of(group[key]) for key in EPISODE}
@@ -206,7 +216,7 @@ def join_episodes(
     whole = {key: np.concatenate(columns) for key, columns in parts.items()}
     whole = {key: column for key, column in whole.items() if len(column) == len(whole["reward"])}
     for space, keys in (("observation_space", ("observation", "next_observation")), ("action_space", ("action",))):
-        first = json.loads(metadata.get(space, "{}")).get("start", 0)
+        first = object_of(metadata.get(space), f"'{space}' of metadata.json").get("start", 0)
         whole |= {key: whole[key] - first for key in keys if isinstance(first, int) and first}
     return whole, about_minari(metadata, name)
 
@@ -245,9 +255,9 @@ def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
 
 def about_minari(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Returns environment id and author from Minari's metadata, or Assay's own description if it wrote them."""
-    if "assay" in metadata:
-        return dict(metadata["assay"])
-    spec = json.loads(metadata.get("env_spec") or "{}")
+    if isinstance(own := metadata.get("assay"), Mapping):
+        return dict(own)
+    spec = object_of(metadata.get("env_spec"), "'env_spec' of metadata.json")
     about = {"task": spec.get("id"), "made": metadata.get("dataset_id", name), "by": metadata.get("algorithm_name")}
     return {key: value for key, value in about.items() if value}
 
