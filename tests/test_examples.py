@@ -53,11 +53,12 @@ def test_the_python_of_the_page_on_environments_runs(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("gymnasium")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), flags=re.S)
+    page = (ROOT / "docs" / "environments.md").read_text()
+    (file,) = re.findall(r'```python title="my_env.py"\n(.*?)```', page, flags=re.S)
+    (place / "my_env.py").write_text(file)
+    (place / "rest.py").write_text("\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.S)))
     monkeypatch.delitem(sys.modules, "my_env", raising=False)
-    for name, text in {"first.py": blocks[0], "rest.py": "\n".join(blocks[1:])}.items():
-        (place / name).write_text(text)
-        runpy.run_path(name, run_name="__main__")
+    runpy.run_path("rest.py", run_name="__main__")
     monkeypatch.delitem(sys.modules, "my_env")
     assert "(3, 2)" in capsys.readouterr().out
     assert (place / "runs").is_dir()

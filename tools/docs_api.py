@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,10 +16,24 @@ import assay.recipes
 import assay.statistics
 from assay.claims import discover
 from assay.core.lazy import homes_of
+from assay.runs.options import CadenceOptions, EnvironmentOptions, GatherOptions, LanguageOptions, OwnOptions
+from assay.runs.options.group import flag
+from assay.runs.options.placement import PlacementOptions
+from assay.runs.options.training import LoggerOptions, PoolOptions, SeedOptions, TrainingOptions
+from tools.docs_text import code, plain, table
 
+TASKS = ("language.files", "language.prompts", "language.dialogue", "language.preferences", "adapters.gymnasium")
+"""Modules of `assay.tasks` that make tasks of a user's data and environments."""
+GROUPS = (
+    TrainingOptions, LanguageOptions, OwnOptions, EnvironmentOptions, CadenceOptions, PlacementOptions, GatherOptions,
+    SeedOptions, LoggerOptions, PoolOptions,
+)  # fmt: skip
 MEMBERS = {
     "api/record.md": ("The record", ("core.record", "core.columns", "core.spaces")),
-    "api/probes.md": ("Probes", ("claims.probes", "claims.claim")),
+    "api/claims.md": ("Claims", ("claims.claim", "claims.metrics", "claims.gradient")),
+    "api/probes.md": ("Probes", ("claims.probes",)),
+    "api/groups.md": ("Groups of rows", ("ops.groups", "ops.ranks")),
+    "api/tasks.md": ("Tasks", tuple(f"tasks.{name}" for name in TASKS)),
     "api/errors.md": ("Schedules and settings", ("core.schedules", "core.settings")),
 }
 """Pages that show whole modules: title and modules of `assay`."""
@@ -32,6 +47,7 @@ def pages() -> dict[str, str]:
         "api/recipes.md": exported_page("Recipes", assay.recipes),
         "api/statistics.md": exported_page("Statistics", assay.statistics),
         "api/columns.md": columns_page(),
+        "api/options.md": options_page(),
     }
     made |= {path: modules_page(title, names) for path, (title, names) in MEMBERS.items()}
     return made | {f"api/parts/{name}.md": modules_page(title_of(name), names) for name, names in parts().items()}
@@ -39,8 +55,15 @@ def pages() -> dict[str, str]:
 
 def navigation() -> list[Any]:
     """Returns the entries of the navigation."""
-    fixed = ["slots", "recipes", "record", "columns", "statistics", "probes", "errors"]
-    titles = {"slots": "Slots", "recipes": "Recipes", "columns": "Columns", "statistics": "Statistics"}
+    fixed = ["options", "tasks", "claims", "slots", "recipes", "record", "columns", "groups", "statistics", "probes"]
+    fixed.append("errors")
+    titles = {
+        "slots": "Slots",
+        "recipes": "Recipes",
+        "columns": "Columns",
+        "statistics": "Statistics",
+        "options": "Options of runs",
+    }
     titles |= {Path(path).stem: title for path, (title, _) in MEMBERS.items()}
     named = [{titles[name]: f"api/{name}.md"} for name in fixed]
     return ["api/index.md", *named, {"Parts": [{title_of(name): f"api/parts/{name}.md"} for name in parts()]}]
@@ -97,6 +120,27 @@ def modules_page(title: str, names: tuple[str, ...] | list[str]) -> str:
     lines = ("show_root_full_path: true", "show_source: false", f"filters: ['!^_', '!^({shown})$']")
     options = "\n".join(["    options:", *(f"      {line}" for line in lines)])
     return "\n\n".join([f"# {title}", *(f"::: assay.{name}\n{options}" for name in names)]) + "\n"
+
+
+def options_page() -> str:
+    """Returns the options of training as keywords of Python and options of the command line, by group."""
+    text = (
+        "Keywords of `assay.train` and of other functions that run something, and the options of the command line that "
+        "they are. As objects they are these groups: `options=RunOptions(language=LanguageOptions(max_tokens=300))`."
+    )
+    told = ["# Options of runs", text]
+    for group in GROUPS:
+        about = (group.__doc__ or "").strip().partition("\n\n")[0]
+        rows = []
+        for one in fields(group):
+            kind = (
+                str(one.type).removeprefix("tuple[").removesuffix(", ...]") if "..." in str(one.type) else str(one.type)
+            )
+            shown = "several" if "..." in str(one.type) else "-" if one.default is None else repr(one.default)
+            cells = (code(one.name), code(flag(one.name)), code(kind), code(shown), plain(one.metadata["help"]))
+            rows.append(cells)
+        told += [f"## {group.__name__}", about, table(("keyword", "option", "type", "default", "meaning"), rows)]
+    return "\n\n".join(told) + "\n"
 
 
 def columns_page() -> str:

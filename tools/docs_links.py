@@ -21,6 +21,8 @@ TOP = {
 }
 """Files of the root that are pages, and the names of these pages. The index has a text of its own."""
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+NAMED = re.compile(r"\[(?:docs/)?(\w+)\.md\](?=\()")
+"""A link whose text is the name of a file."""
 FENCE = re.compile(r"^(```.*?^```)", re.M | re.S)
 LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".md": "markdown", ".jsonl": "json"}
 
@@ -63,7 +65,13 @@ def for_site(text: str, origin: str, page: str) -> str:
         target = page_of(target_of(origin, match[1]))
         return f"]({posixpath.relpath(target, posixpath.dirname(page) or '.')}{match[2] or ''})"
 
-    return outside_fences(text, lambda part: LINK.sub(moved, part))
+    return outside_fences(text, lambda part: NAMED.sub(titled, LINK.sub(moved, part)))
+
+
+def titled(match: re.Match[str]) -> str:
+    """Returns the text of a link to a page: the page's title where a file of the checkout has its name."""
+    file = DOCS / f"{match[1]}.md"
+    return f"[{file.read_text().partition(chr(10))[0].removeprefix('# ')}]" if file.is_file() else match[0]
 
 
 def written() -> list[str]:

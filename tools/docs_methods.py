@@ -16,7 +16,7 @@ from assay.core.difference import ABSENT, Change, brief
 from assay.datasets.recorded import sources_of
 from assay.recipes.method import FAMILIES, Method
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Preset
-from assay.report import claims, methods
+from assay.report import claims, methods, overview
 from assay.runs import catalogue, method_index
 from tools.docs_figures import interval_figure
 from tools.docs_links import DOCS, ROOT, source_block
@@ -270,12 +270,19 @@ def settings_text(facts: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------- index
 def index_page(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the index of methods by family."""
-    told = ["# Methods", f"{methods.counted(rows)}, the same rows as `assay list`.", legend(rows)]
+    told = ["# Methods", "## Start with one of these", starts_table(), "## All of them"]
+    told += [f"{methods.counted(rows)}, the same rows as `assay list --all`.", legend(rows)]
     for family in FAMILIES:
         some = [row for row in rows if row["family"] == family]
         if some:
             told.append(f"## {capital(family)} {{ #{anchor(family)} }}\n\n{family_table(some)}")
     return "\n\n".join(told) + "\n"
+
+
+def starts_table() -> str:
+    """Returns the methods to start with, and what for."""
+    lines = [(f"[{one.key}]({one.key}.md)", capital(one.start_for), capital(one.summary)) for one in overview.starts()]
+    return table(("method", "for", "what it is"), lines)
 
 
 def family_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -13,6 +13,9 @@ from tools import docs_api, docs_commands, docs_links, docs_methods
 
 SHIM = re.compile(r"https://[\w.]+/iframe-worker/shim")
 """Where the theme loads the worker for pages on the disk from."""
+COMMANDS = re.compile(r'<div class="language-(?:bash|sh) .*?</div>', re.S)
+"""Blocks of commands on a page."""
+OPTION = re.compile(r"(?<=[\s>])(--[a-z][a-z-]*)(?![^<]*>)")
 MADE = "<!-- made: laws -->"
 """Where a written page has the generated table of laws."""
 
@@ -51,5 +54,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Replaces the theme's address of its worker for pages on the disk by a script of the site."""
+    """Replaces the theme's address of its worker for pages on the disk by a script of the site. Keeps the options of
+    commands whole: a browser may break a line after any hyphen.
+    """
+    output = COMMANDS.sub(lambda block: OPTION.sub(r'<span class="option">\1</span>', block[0]), output)
     return SHIM.sub(posixpath.relpath("assets/worker.js", posixpath.dirname(page.url) or "."), output)

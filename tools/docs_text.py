@@ -1,4 +1,4 @@
-"""Text as Markdown for generated pages: escaped, in tables, in lists, with formulas as code."""
+"""Text as Markdown for generated pages: escaped, in tables, in lists, with formulas typeset."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from assay.runs import method_index
+from tools.docs_formulas import formula
 
 BREAKS = re.compile(r"(?<=[.,(=])(?=\w)")
 """Where long code in a table may be broken."""
@@ -49,13 +50,12 @@ def bullets(lines: Iterable[str]) -> str:
 
 
 def prose(text: str) -> str:
-    """Returns a docstring as Markdown: indented paragraphs are formulas, thus code; lists stay lists."""
+    """Returns a docstring as Markdown: indented paragraphs are formulas (see `docs_formulas`); lists stay lists."""
     done = []
     for block in text.strip("\n").split("\n\n"):
         lines = block.split("\n")
         if lines[0].startswith("    "):
-            formula = "\n".join(line.removeprefix("    ") for line in lines)
-            done.append(f"``` {{ .text .formula }}\n{formula}\n```")
+            done.append(formula("\n".join(lines)))
         elif lines[0].startswith("- "):
             done.append("\n".join(f"- {plain(line[2:])}" if line.startswith("- ") else plain(line) for line in lines))
         else:

@@ -3,7 +3,7 @@
     A_i = (R_i - mean R) / (std R + epsilon)
     loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 + high) A_i)
 
-Shao et al. 2024. No critic. Two biases, which dr_grpo removes: dividing by the deviation weights prompts by how even
+Shao et al. 2024. No critic. Two biases, which dr-grpo removes: dividing by the deviation weights prompts by how even
 their outcomes are (shown below), and the mean within a sequence weights short wrong answers more than long ones.
 """
 

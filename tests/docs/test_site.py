@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +17,13 @@ from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
-from assay.report import methods
+from assay.report import methods, overview
 from assay.runs import catalogue
 from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from tests.docs.blocks import ROOT
 from tests.docs.dry import rows, write_prompts
-from tools import docs_api, docs_commands, docs_figures, docs_links, docs_methods, docs_text
+from tools import docs_api, docs_commands, docs_figures, docs_formulas, docs_links, docs_methods, docs_site, docs_text
 
 yaml = pytest.importorskip("yaml")
 OWN = {
@@ -112,7 +115,7 @@ def test_a_page_holds_what_the_package_says(pages: dict[str, str]) -> None:
     for key, method in catalogue.methods().items():
         page = pages[f"methods/{key}.md"]
         assert [one for one in PARTS if f"\n## {one}\n" not in page] == []
-        assert ".formula }" in page, key
+        assert '<div class="formula"' in page, key
         told = (*method.departures, *method.pilots, *method.results)
         assert [one for one in told if docs_text.plain(one) not in page] == []
         assert [one.name for one in find_claims(key).claims if docs_text.plain(one.name) not in page] == []
@@ -130,18 +133,36 @@ def test_links_between_pages_of_methods_lead_to_pages(pages: dict[str, str]) -> 
             assert path in pages or (docs_links.DOCS / path).exists(), (page, target)
 
 
-def test_index_has_the_rows_of_the_list() -> None:
+def test_index_has_the_rows_of_the_list_after_those_to_start_with() -> None:
     page = docs_methods.index_page(rows())
-    assert page.count("\n| [") == len(catalogue.methods())
+    first, _, rest = page.partition("\n## All of them")
+    assert rest.count("\n| [") == len(catalogue.methods())
+    assert first.count("\n| [") == len(overview.starts()) == 10
     assert all(f"({row['name']}.md)" in page for row in rows())
 
 
-def test_a_formula_is_a_code_block_and_prose_is_escaped() -> None:
+def test_a_formula_is_typeset_and_prose_is_escaped() -> None:
     text = "A *star*, a_b and x < y | z:\n\n    loss = a * b\n      + c\n\n- one *b*\n- two"
     assert docs_text.prose(text) == (
         "A \\*star\\*, a\\_b and x &lt; y &#124; z:\n\n"
-        "``` { .text .formula }\nloss = a * b\n  + c\n```\n\n- one \\*b\\*\n- two"
+        '<div class="formula" markdown="0"><span>loss = <i>a</i> · <i>b</i></span><span>+ <i>c</i></span></div>\n\n'
+        "- one \\*b\\*\n- two"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("A_i <- R_i - 1e-6", "<i>A</i><sub><i>i</i></sub> ← <i>R</i><sub><i>i</i></sub> − 10<sup>−6</sup>"),
+        ("pi_old(y_<t)", "<i>π</i><sub>old</sub>(<i>y</i><sub>&lt;<i>t</i></sub>)"),
+        ("sum_(i in G) x^(1/|y|)", "∑<sub><i>i</i> in <i>G</i></sub> <i>x</i><sup>1/|<i>y</i>|</sup>"),
+        ("Q* of d_ij, L a constant", "<i>Q</i><sup>∗</sup> of <i>d</i><sub><i>ij</i></sub>, <i>L</i> a constant"),
+        ("grpo's loss at s' >= e^-1", "grpo’s loss at <i>s</i>′ ≥ <i>e</i><sup>−1</sup>"),
+        ("a < b & stop_gradient(x_)", "<i>a</i> &lt; <i>b</i> &amp; stop_gradient(<i>x</i>_)"),
+    ],
+)
+def test_the_signs_of_a_keyboard_become_those_of_mathematics(text: str, wanted: str) -> None:
+    assert docs_formulas.typeset(text) == wanted
 
 
 def test_figure_puts_the_interval_where_its_numbers_are() -> None:
@@ -206,6 +227,38 @@ def test_api_names_exist_once() -> None:
     blocks = [line for text in texts.values() for line in text.splitlines() if line.startswith("::: ")]
     assert len(set(blocks)) == len(blocks)
     assert set(leaves(docs_api.navigation())) == set(texts)
+
+
+@pytest.mark.parametrize(
+    ("page", "module", "name"),
+    [
+        ("claims", "claims.claim", "Expect"),
+        ("groups", "ops.groups", "row_groups"),
+        ("tasks", "tasks.adapters.gymnasium", "environment_task"),
+    ],
+)
+def test_the_api_has_pages_for_what_own_code_imports(page: str, module: str, name: str) -> None:
+    assert f"::: assay.{module}\n" in docs_api.pages()[f"api/{page}.md"]
+    assert vars(importlib.import_module(f"assay.{module}"))[name].__doc__
+
+
+def test_every_option_of_training_is_on_the_page_of_the_api() -> None:
+    page = docs_api.options_page()
+    for group in docs_api.GROUPS:
+        assert f"\n## {group.__name__}\n" in page
+        assert [one.name for one in fields(group) if f"| {docs_text.code(one.name)} |" not in page] == []
+    assert "| <code>max&#95;tokens</code> | <code>--max-tokens</code> |" in page
+
+
+def test_options_of_commands_are_not_broken_and_links_have_titles() -> None:
+    block = (
+        '<div class="language-bash highlight"><code><span>a --max-tokens <span class="m">3</span></span></code></div>'
+    )
+    marked = block.replace("--max-tokens", '<span class="option">--max-tokens</span>')
+    page = SimpleNamespace(url="own.html")
+    assert docs_site.on_post_page(f"<p>--kl</p>{block}", page, None) == f"<p>--kl</p>{marked}"
+    moved = docs_links.for_site("see [claims.md](claims.md#mutants)", "docs/design.md", "design.md")
+    assert moved == "see [Claims, mutants, ablations](claims.md#mutants)"
 
 
 def test_columns_stand_with_axes_writers_and_meaning() -> None:
