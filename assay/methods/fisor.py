@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from assay.method import CONTINUOUS, ActorHead, AssayError, Body, Box, Context, Copy, Draw, Experience, Method
-from assay.method import Need, Preset, Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper, model_name
-from assay.method import normal_sample, random, recipes
+from assay.method import Metric, Need, Preset, Recipe, Scored, Spec, Stage, Target, Task, View, Wrapper
+from assay.method import model_name, normal_sample, random, recipes
 from assay.models import ActionValue, Critic, OfPaths, PathPolicy, Perceptron, Policy, Timed, feature_size, features
 from assay.models import need_box, path_logp, path_noise, walked
-from assay.parts import Alike, Condition, Denoising, Expectile, Log, Logged, NextValue, OfAction, OfState
-from assay.parts import RecordedAction, ReturnRange, Td, Weight, exponential_weight
+from assay.parts import CLIPPED_WEIGHTS, LOST_WEIGHTS, NEGLIGIBLE, Alike, Condition, Denoising, Expectile, Log, Logged
+from assay.parts import NextValue, OfAction, OfState, RecordedAction, ReturnRange, Td, Weight, exponential_weight
 
 LOW, HIGH = 0.1, 10.0
 
@@ -141,7 +141,8 @@ class Feasible(Weight):
         else:         min(exp(caution * (V_h(s) - Q_h(s, a))), harm_limit)
 
     FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i; `gain` and `harm` name the critics (Q, V) and (Q_h, V_h).
-    Degenerate: a safe state without a safe recorded decision has weight 0.
+    Degenerate: a safe state without a safe recorded decision has weight 0. Half of all weights at a limit, or nine
+    tenths of them none, raise an alarm.
     """
 
     inverse_temperature: float = 3.0
@@ -150,6 +151,7 @@ class Feasible(Weight):
     harm_limit: float = 150.0
     gain: tuple[str, str] = model_name(("q_target", "value"))
     harm: tuple[str, str] = model_name(("harm_q_target", "harm"))
+    watches: ClassVar[tuple[Metric, ...]] = (CLIPPED_WEIGHTS, LOST_WEIGHTS)
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         context, action = batch.context, batch.action
@@ -159,6 +161,9 @@ class Feasible(Weight):
         safe = exponential_weight(gain, self.inverse_temperature, self.limit) * (worst <= 0)
         least = exponential_weight(least_worst - worst, self.caution, self.harm_limit)
         return torch.where(least_worst <= 0, safe, least)
+
+    def shares(self, weight: Tensor) -> dict[str, Tensor]:
+        return {"clipped_weights": weight >= min(self.limit, self.harm_limit), "lost_weights": weight < NEGLIGIBLE}
 
 
 class Choosing:

@@ -53,6 +53,7 @@ from assay.parts.objectives.trust import (
     bounded_ratio as bounded_ratio,
 )
 from assay.parts.objectives.weighted import (
+    CLIPPED_WEIGHTS as CLIPPED_WEIGHTS, LOST_WEIGHTS as LOST_WEIGHTS, NEGLIGIBLE as NEGLIGIBLE,
     AdvantageRegression as AdvantageRegression, exponential_weight as exponential_weight,
 )
 from assay.parts.predictions import OfAction as OfAction, OfChoice as OfChoice, OfState as OfState

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.metrics import watched_in
 from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.engine import evaluation
@@ -220,3 +221,14 @@ def test_fisor_trains_from_a_log_and_hands_out_the_chooser() -> None:
     scores, costs = evaluation.outcomes(loop.policy, task, num=3)
     assert np.isfinite(scores).all()
     assert costs["evaluation_cost"] >= 0.0
+
+
+def test_weights_at_a_limit_and_those_that_are_none_are_reported_and_watched() -> None:
+    shares = Feasible().shares(torch.tensor([[0.0, 5e-4, 1.0, 100.0, 150.0]]))
+    assert shares["lost_weights"].tolist() == [[True, True, False, False, False]]
+    assert shares["clipped_weights"].tolist() == [[False, False, False, True, True]]
+    recipe = fisor().set("source.batch", 8).set("source.updates", 1)
+    recipe = replace(recipe, source=replace(recipe.source, logs=(Log(2, noise=0.4), Log(2, noise=0.4, first=9))))
+    metrics = Loop(recipe, steered_hazards(), seed=0, num_steps=1).step().metrics
+    assert {"clipped_weights", "lost_weights"} <= set(metrics)
+    assert {"clipped_weights", "lost_weights"} <= set(watched_in(fisor()))

@@ -24,6 +24,10 @@ class Weight(Choice, Protocol):
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Returns the weights, not negative."""
 
+    def shares(self, weight: Tensor) -> dict[str, Tensor]:
+        """Returns of which decisions [B, T] to report the share, by its name; none by default."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Alike(Weight):
@@ -59,5 +63,6 @@ class Denoising(OverDecisions, Objective):
             "misfit": ((misfit.detach() * batch.weight).sum(), count),
             "weight": (weight.sum(), count),
             "weightless": ((batch.mask & (weight == 0)).sum(), count),
+            **{name: ((batch.mask & one).sum(), count) for name, one in self.weight.shares(weight).items()},
         }
         return Loss((weight * misfit).sum(), count, metrics)
