@@ -11,12 +11,21 @@ demonstrations fires where none of them went, and a policy finds such places; it
 from dataclasses import replace
 
 from assay.method import CONTINUOUS, DEMOS, Method, Preset, Recipe, classified, mixed, rlpd
+from assay.parts import Retained
+
+
+def batches() -> Retained:
+    """Returns the source: half demonstrations, once 200 decisions are stored."""
+    return mixed(DEMOS, warmup=200)
+
+
+def paid(preset: Preset = CONTINUOUS) -> Recipe:
+    """RLPD on the task's own reward: what the classifier stands for."""
+    return rlpd(batches(), discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
 
 
 def recipe(preset: Preset = CONTINUOUS, refresh: bool = True) -> Recipe:
-    source = mixed(DEMOS, warmup=200)
-    base = rlpd(source, discount=0.96, averaged=True, temperature=0.01, entropy=-0.5)
-    return replace(classified(base, source, refresh), name="serl")
+    return replace(classified(paid(preset), batches(), refresh), name="serl")
 
 
 METHOD = Method(
@@ -25,8 +34,8 @@ METHOD = Method(
     presets=(CONTINUOUS,),
     default_task="peg",
     family="offline to online",
-    base=lambda preset=CONTINUOUS: rlpd(mixed(DEMOS, warmup=200), discount=0.96, averaged=True),
-    variants={"fixed": lambda preset: recipe(preset, refresh=False)},
+    base=paid,
+    variants={"fixed": lambda preset: recipe(preset, refresh=False), "paid": paid},
     departures=(
         "successes are a column of the data (or the task's positive rewards), not frames that a person labels",
         "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
