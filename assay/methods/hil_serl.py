@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Draw, Experience, Method, Metric
-from assay.method import Origin, Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, State, classified, mixed
-from assay.method import number, random, rlpd
-from assay.parts import Around, Fragments, Logged, Replay, at, from_columns, transitions
+from assay.method import Need, Origin, Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, Stage, State
+from assay.method import classified, mixed, number, random, rlpd
+from assay.parts import Around, Fragments, Logged, LogLikelihood, Replay, Retained, at, from_columns, transitions
 
 
 Overseer = Callable[[Context], Tensor | None]
@@ -256,6 +256,27 @@ def recipe(preset: Preset = CONTINUOUS, rate: float = 1.0, learned: bool = False
     return classified(overseen, source) if learned else overseen
 
 
+@dataclass(frozen=True)
+class Shown(LogLikelihood):
+    """`LogLikelihood` of shown decisions: none of its rows is the policy's own, whose log-probability a takeover lacks.
+    Degenerate: an empty mask gives sum 0 and count 0.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+
+def cloning(preset: Preset = CONTINUOUS) -> Recipe:
+    """Interactive cloning with the same overseer (HG-DAgger, arXiv:1810.02890): likelihood of the demonstrations and of
+    the overseer's decisions together, as many rows and steps of the actor; rewards are not read.
+    """
+    base = recipe(preset)
+    assert isinstance(base.source, Retained)
+    updates = base.source.replay.updates // base.stages[1].every
+    source = Growing(DEMOS.logs, batch=base.source.replay.batch, updates=updates)
+    stage = Stage("likelihood", ("actor",), (Shown(),), optimizer=base.stages[1].optimizer)
+    return replace(base, name="interactive-cloning", critics={}, copies={}, source=source, stages=(stage,))
+
+
 METHOD = Method(
     paper="arXiv:2410.21845",
     recipe=recipe,
@@ -263,7 +284,8 @@ METHOD = Method(
     default_task="walled-peg",
     family="offline to online",
     base=lambda preset=CONTINUOUS: rlpd(mixed(DEMOS, warmup=100), discount=0.97, averaged=True),
-    variants={"alone": partial(recipe, rate=0.0), "classified": partial(recipe, learned=True)},
+    variants={"alone": partial(recipe, rate=0.0), "classified": partial(recipe, learned=True),
+              "cloning": cloning},
     departures=(
         "the reward is the task's own; that of a classifier of success, as in the paper, is the variant `classified`",
         "the overseer is the task's scripted expert and takes over by a rule; a person is a function (docs/own.md)",
@@ -272,8 +294,7 @@ METHOD = Method(
         "batches of 32 own and 32 demonstrated rows (128 each), four critic steps for one of the actor (2)",
         "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); states, no images; one process",
         "time limits bootstrap; in the authors' code the bootstrap ends there",
-        "not measured: cloning and interactive cloning with the same overseer as rivals, and lengths of episodes, for "
-        "cost",
+        "not measured: lengths of episodes, and cloning without interventions as a rival, for cost",
     ),
     pilots=(
         "with `classified` 0.00 of a pilot's episodes on walled-peg succeeded where the task's reward reached 0.25",

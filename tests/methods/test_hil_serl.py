@@ -14,12 +14,12 @@ from assay import recipes
 from assay.claims import probes
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, Progress
+from assay.core.record import Draw, Experience, Origin, Progress
 from assay.core.schedules import Linear
 from assay.core.slots import Scene
 from assay.core.spaces import Context
 from assay.engine.loop import Loop
-from assay.methods.hil_serl import NoProgress, Offered, Overseen, recipe
+from assay.methods.hil_serl import NoProgress, Offered, Overseen, cloning, recipe
 from assay.parts.rollouts.episodes import Fragments
 from assay.recipes.presets import CONTINUOUS
 from assay.tasks.control.cartpole import cartpole
@@ -165,3 +165,16 @@ def test_a_run_that_is_resumed_continues_bitwise(tmp_path: Path) -> None:
     assert again.engine.updates == through.engine.updates > 0
     for one, other in zip(again.policy.parameters(), through.policy.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_interactive_cloning_learns_from_shown_decisions_alone() -> None:
+    """Its batches are demonstrations and takeovers; the policy's own decisions are in none, and there is no critic."""
+    made, task = cloning(), peg()
+    state = made.source.init(Scene(task))
+    fresh = probes.transitions(task.spec, num=64, dtype=torch.float32)
+    taken = (torch.arange(64) % 2 == 0).unsqueeze(1) & fresh.mask
+    batches = list(made.source(Scene(task, fresh=fresh.add({"intervened": taken})), state))
+    assert set(torch.cat([batch.source for batch in batches]).tolist()) == {int(Origin.DATASET), int(Origin.HUMAN)}
+    assert state["added"]["size"] == int(taken.sum())
+    assert not made.critics
+    assert made.rollout == recipe().rollout
