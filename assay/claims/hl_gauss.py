@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, probes
+from assay.claims import About, Average, Claims, Computed, Edit, Exact, Expect, Measured, probes
 from assay.claims.probes import steps
 from assay.datasets.recorded import with_statistics
 from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Box, Context, Experience, ModelSpec, Recipe, Spec, Task
@@ -211,6 +211,9 @@ CLAIMS = Claims(
                  expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.MECHANISM),
         Measured("it follows noisy moving targets better than regression", "", tracking(classified, 2.0),
                  tracking(regressed, 2.0), expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4, about=About.MECHANISM),
+        Measured("where every move changes the return it scores higher than dqn over the run", "hazards",
+                 hl_gauss(CONTROL), recipes.dqn(), metric=Average("evaluation"), seeds=5, minutes=20.0, steps=60,
+                 looks=4, about=About.HEADLINE),
         Measured("it scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0,
                  about=About.HEADLINE),
     ),

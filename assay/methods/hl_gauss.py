@@ -281,4 +281,10 @@ METHOD = Method(
         "the range is found from uniform decisions, or the data's returns (offline), or set; the authors fix +-10",
         "not measured: two-hot labels as a third arm, and learning rates chosen for each arm; all have 3e-3",
     ),
+    results=(
+        "below dqn on cartpole by the testbed: with 2.3e-3 it goes from 258 (step 40 of 100) to 72, with 5e-4 from 343 "
+        "to 53. Once the pole is held both actions are worth the same in 96 % of the states (exact values of the "
+        "scripted expert, 1,500 states); fitted to these, regression has an error of 10 and a median difference "
+        "between the actions of 2.6, whose sign holds the pole, classification an error of 4 and a difference of 0.003",
+    ),
 )
