@@ -22,7 +22,8 @@ from assay.core.schedules import Delayed as Delayed, Linear as Linear
 from assay.core.settings import model_name as model_name
 from assay.core.slots import (
     Actor as Actor, ActorHead as ActorHead, ActorSpec as ActorSpec, Aggregation as Aggregation,
-    Annotation as Annotation, AnsweringTask as AnsweringTask, Ask as Ask, Body as Body, Certificate as Certificate,
+    Annotation as Annotation, AnsweringTask as AnsweringTask, Ask as Ask, Body as Body, BoxedTask as BoxedTask,
+    Certificate as Certificate,
     Chat as Chat, Choice as Choice, Constraint as Constraint, CostlyTask as CostlyTask, CountedTask as CountedTask,
     Credit as Credit, CreditWeight as CreditWeight, CriticHead as CriticHead, CriticLoss as CriticLoss,
     CriticSpec as CriticSpec, Curriculum as Curriculum, DemonstratedTask as DemonstratedTask,

@@ -11,19 +11,25 @@ Axes: B sequences, T decisions, N rows, D numbers, A actions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.method import CONTROL, ActorSpec, Adam, AssayError, Context, CriticLoss, CriticSpec, Experience, Linear, Loss
-from assay.method import Method, Phase, Preset, Recipe, Scene, Spec, Stage, Task, TaskChange, UncertainTask, View, dqn
-from assay.method import model_name, recipes
+from assay.method import CONTROL, ActorSpec, Adam, AssayError, BoxedTask, Context, CriticLoss, CriticSpec, Draw
+from assay.method import Experience, Linear, Loss, Method, Phase, Preset, Recipe, Scene, Spec, Stage, Task, TaskChange
+from assay.method import UncertainTask, View, dqn, model_name, random, recipes
 from assay.models import Acting, Greedy, Policy, feature_size, features, need_discrete, perceptron
 from assay.parts import EpsilonGreedy, Fragments, FreshSequences, OverTransitions, Replay
 
 FAST = 10.0
 """Factor of the log-limit's step size: errors span several powers of ten, weights do not."""
+
+
+BEYOND = 2.0
+"""Width of the box of candidates in units of its own: half of the numbers are at a bound, where the worst often is."""
 
 
 FLOOR = 1e-4
@@ -147,28 +153,43 @@ def discounted_return(experience: Experience, discount: float) -> Tensor:
 class WorstRegime(TaskChange):
     """The regime in which the policy so far has the lowest return; the nominal one if there is no policy yet.
 
-    Returns None (stop) if that return is what the policy predicts: the mean over `starts` of max_a of its values,
-    which are the lowest of all regimes solved so far, is at most `tolerance` above the worst mean return, both
-    discounted.
+    All listed regimes are tried. If the task bounds their numbers, `candidates` more are drawn between the bounds, and
+    then, `rounds` times in all, around the worst so far in a box half as wide each time; draws beyond a bound are at
+    it. Returns None (stop) if the worst return is what the policy predicts: the mean over `starts` of max_a of its
+    values, which are the lowest of all regimes solved so far, is at most `tolerance` above it, both discounted.
     """
 
     discount: float = 0.99
     starts: int = 16
     tolerance: float = 0.0
+    candidates: int = 12
+    rounds: int = 4
 
     @torch.no_grad()
     def __call__(self, scene: Scene) -> Task | None:
         several, policy = uncertain(scene.task), scene.actor
         if policy is None:
             return several.under(several.regimes[0])
-        starts, expected, returns = np.arange(self.starts), 0.0, []
-        for regime in several.regimes:
-            played = several.under(regime).play(policy, starts, np.zeros_like(starts), scene.draw, split=0, greedy=True)
-            first = {name: column[:, 0] for name, column in played.context.items()}
-            expected = float(policy.values(first).amax(-1).mean())
-            returns.append(float(discounted_return(played, self.discount).mean()))
-        worst = int(np.argmin(returns))
-        return None if returns[worst] >= expected - self.tolerance else several.under(several.regimes[worst])
+        starts = np.arange(self.starts)
+
+        def tried(regime: Any) -> tuple[float, Any, Experience]:
+            played = several.under(regime).play(policy, starts, 0 * starts, scene.draw, split=0, greedy=True)
+            return float(discounted_return(played, self.discount).mean()), regime, played
+
+        worst = min(map(tried, several.regimes), key=itemgetter(0))
+        for place in range(self.rounds if isinstance(several, BoxedTask) and several.bounds else 0):
+            worst = min((worst, *map(tried, self.around(several, worst[1], place, scene.draw))), key=itemgetter(0))
+        first = {name: column[:, 0] for name, column in worst[2].context.items()}
+        expected = float(policy.values(first).amax(-1).mean())
+        return None if worst[0] >= expected - self.tolerance else several.under(worst[1])
+
+    def around(self, task: Any, worst: Any, place: int, draw: Draw) -> list[tuple[float, ...]]:
+        """Returns the candidates of a round: in the whole box at first, then around the worst regime so far."""
+        low, high = (np.asarray(side, dtype=np.float64) for side in task.bounds)
+        middle = np.asarray(worst) if place else (low + high) / 2.0
+        chance = random.uniform(draw.at(11, place), np.arange(self.candidates)[:, None], np.arange(len(low)))
+        drawn = middle + BEYOND * 0.5**place * (high - low) * (chance - 0.5)
+        return [tuple(one) for one in drawn.clip(low, high).tolist()]
 
 
 @dataclass(frozen=True)
@@ -236,7 +257,8 @@ METHOD = Method(
     base=recipes.dqn,
     departures=(
         "discrete actions only: no sac, and no candidates from several actors",
-        "dqn solves the problems, and the worst regime is searched in a list, not between bounds",
+        "dqn solves the problems; the worst regime between bounds is found by draws in a box that narrows, not by "
+        "an evolution strategy",
         "a network counts where an autoencoder of its own replay reconstructs (s, a) as well as 95 % of it, and all do "
         "where none does; the authors' indicator is predictive coding, whose form and threshold we did not find",
         "at most as many problems as the program has phases",

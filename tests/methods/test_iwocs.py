@@ -220,3 +220,24 @@ def test_a_coder_finds_what_it_was_fitted_on_valid_and_other_states_not() -> Non
     assert valid[known, action].float().mean() >= 0.85
     assert not valid[10:].any()
     assert not valid[known, 2:].any()
+
+
+class Rightwards(Scripted):
+    """Walks along the cliff, and promises more than it gets."""
+
+    def values(self, context: Any) -> torch.Tensor:
+        return torch.full((len(context["observation"]), 4), 9.0)
+
+
+def test_regimes_between_bounds_are_searched_and_the_worst_is_trained_in() -> None:
+    """Along the cliff a wind above all listed ones is worst, where the bounds allow it."""
+    wide = replace(walk_task(), regimes=WINDS[:2], bounds=((0.0,), (0.4,)))
+    along = Rightwards(lambda context: torch.ones(len(context["observation"]), dtype=torch.long))
+    found = WorstRegime(starts=8, candidates=6, rounds=2)(Scene(wide, actor=along, draw=Draw(0)))
+    assert found is not None
+    assert float(found.name.rpartition("-")[2]) > 0.2
+
+
+def test_a_listed_regime_beyond_the_bounds_is_refused() -> None:
+    with pytest.raises(AssayError, match="is not between its bounds"):
+        replace(walk_task(), bounds=((0.0,), (0.1,)))

@@ -34,6 +34,7 @@ from assay.core.slots.readers import Chat, JudgeReader, LimitReader, RubricReade
 from assay.core.slots.scene import ALONE, Models, Scene, logp_of
 from assay.core.slots.tasks import (
     AnsweringTask,
+    BoxedTask,
     CostlyTask,
     CountedTask,
     DemonstratedTask,
@@ -96,6 +97,7 @@ __all__ = [
     "AnsweringTask",
     "Ask",
     "Body",
+    "BoxedTask",
     "Certificate",
     "Chat",
     "Choice",

@@ -374,3 +374,12 @@ class UncertainTask(Task, Protocol):
 
     def mixed(self) -> Task:
         """Returns the task in which every episode draws its regime uniformly."""
+
+
+@runtime_checkable
+class BoxedTask(UncertainTask, Protocol):
+    """An uncertain task whose regimes are numbers between bounds; `regimes` are those that an evaluation covers."""
+
+    @property
+    def bounds(self) -> tuple[Sequence[float], Sequence[float]] | None:
+        """The least and the largest of each number; None if the regimes are a list."""
