@@ -1,5 +1,6 @@
 """Boosting by brute force. Axes: B sequences, T columns, R rows, F features, P outputs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,13 +8,14 @@ import torch
 from torch import Tensor
 
 from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims.probes import steps
 from assay.claims.probes.formulas import prepared
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
 from assay.method import CONTINUOUS, CONTROL, Experience, Fit, Progress, recipes
-from assay.methods.gbrl.base import boosted, gbrl
+from assay.methods.gbrl.base import AdvantageWeighted, advantage_weighted, boosted, gbrl, on_trees
 from assay.methods.gbrl.models import TreeSum
-from assay.methods.gbrl.optimizer import Boost, Oblivious, SquaredError
+from assay.methods.gbrl.optimizer import Boost, NodeWise, Oblivious, Shape, SquaredError
 from assay.methods.gbrl.splits import conditions
 
 def played() -> Experience:
@@ -44,6 +46,26 @@ def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor
     return nodes
 
 
+def best_nodes(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor]:
+    """Returns the leaves of the tree whose nodes have the best condition each, four levels, by trying all of them."""
+    centred, rows = (gradient_RP - gradient_RP.mean(0)) / gradient_RP.std(0), seen[decided]
+    free = [seen[..., 0] == value for value in rows[:, 0].unique()]
+    free += [seen[..., f] > value for f in (1, 2) for value in rows[:, f].unique()[:-1]]
+
+    def score(side: Tensor) -> float:
+        own = centred[side[decided]]
+        return float(own.sum(0).square().sum()) / len(own) if len(own) else 0.0
+
+    nodes = [torch.ones_like(decided)]
+    for _ in range(4):
+        parts = list[Tensor]()
+        for node in nodes:
+            best = max(free, key=lambda one: score(node & one) + score(node & ~one))
+            parts += [node & best, node & ~best] if score(node & best) + score(node & ~best) > score(node) else [node]
+        nodes = parts
+    return nodes
+
+
 def ppo_gradients(data: Experience, outputs_BTP: Tensor) -> Tensor:
     """Returns the gradient [R, 5] of each decision's loss in its four logits and its value: ppo of CONTROL."""
     outputs = outputs_BTP.clone().requires_grad_()
@@ -54,21 +76,41 @@ def ppo_gradients(data: Experience, outputs_BTP: Tensor) -> Tensor:
     return data.num_decisions * slope[data.mask]
 
 
-def boosting_gap() -> float:
+Leaves = Callable[[Tensor, Tensor, Tensor], list[Tensor]]
+
+
+def boosting_gap(shape: Shape | None = None, leaves: Leaves = best_tree) -> float:
     """Returns the largest difference of policy and value after two updates from trees found by brute force."""
-    recipe, data = gbrl(CONTROL, codes=(0,)).at(Progress()), played()
+    recipe, data = on_trees(recipes.ppo(CONTROL), (0,), shape).at(Progress()), played()
     engine = Engine(recipe, probes.CHOICE_SPEC, 0, Placement())
     outputs, seen = torch.zeros(*data.mask.shape, 5, dtype=torch.float64), data.context["observation"]
     for _ in range(2):
         engine.update(recipe.stages[0], prepared(recipe, engine, data))
         gradient = ppo_gradients(data, outputs)
-        for leaf in best_tree(seen, data.mask, gradient):
+        for leaf in leaves(seen, data.mask, gradient):
             own = leaf[data.mask]
             if bool(own.any()):
                 outputs[leaf] -= gradient[own].mean(0) * torch.tensor([0.2, 0.2, 0.2, 0.2, 0.1]).double()
     found: list[Any] = [engine.model(name).body.trees for name in ("actor", "value")]
     mine = torch.cat([trees.predict(seen.float()) for trees in found], -1).double()
     return float((mine - outputs).abs().max())
+
+
+def weighted_gap() -> float:
+    """Returns the gap of AWR's gradient in the outputs to the formula: -min(exp A, 20) log pi, A any column;
+    some of the weights are at the limit.
+    """
+    recipe, data = advantage_weighted(CONTROL), played()
+    column = torch.linspace(-2.0, 3.2, data.mask.numel(), dtype=torch.float64).view_as(data.mask)
+
+    def by_formula(seen: probes.Seen) -> dict[str, Tensor]:
+        logits = steps.output(seen.models["actor"], seen.experience.context["observation"])
+        logp = logits.log_softmax(-1).gather(-1, seen.experience.action.unsqueeze(-1)).squeeze(-1)
+        weight = seen.experience.column("advantage").exp().clamp(max=20.0)
+        return {"policy": -(weight * logp * seen.experience.mask).sum() / seen.experience.mask.sum()}
+
+    alone = replace(recipe, credit=(), stages=recipe.stages[:1], critics={})
+    return probes.formula_gap(alone, data.add({"advantage": column}), by_formula, probes.CHOICE_SPEC)
 
 
 def grown(boost: Boost, inputs_RF: Tensor, gradient_RP: Tensor) -> TreeSum:
@@ -110,11 +152,17 @@ CLAIMS = Claims(
         Edit("each model has a tree of its own", boosted, "optimizer=boost", "optimizer=replace(boost, shared=False)"),
         Edit("conditions are chosen for the least separation", Oblivious.__call__, "scores_FK, -torch.inf",
              "-scores_FK, -torch.inf"),
+        Edit("node-wise trees have the least separation", NodeWise.__call__, "scores_NC.flatten(1).max(1)",
+             "scores_NC.flatten(1).min(1)"),
+        Edit("awr without a limit", AdvantageWeighted.__call__, "self.limit)", "1e9)"),
         Edit("gradients as they are", SquaredError.scaled, "return centred / torch.where(spread > 0, spread, 1.0)",
              "return gradient_RP"),
     ),
     claims=(
         Exact("two updates add the trees that brute force finds for ppo's gradients", boosting_gap, at_most=1e-5),
+        Exact("two updates add node-wise trees that brute force finds for ppo's gradients",
+              lambda: boosting_gap(NodeWise(score=SquaredError()), best_nodes), at_most=1e-5, of="variant node-wise"),
+        Exact("the gradient of awr is that of the formula", weighted_gap, at_most=1e-9, of="variant awr"),
         Exact("256 of many values, at equal-count quantiles, are thresholds", misplaced_thresholds, equals=0.0),
         Exact("a Gaussian's deviation is trained beside the trees", deviation_gap, at_most=1e-6,
               of="continuous-control"),

@@ -26,8 +26,8 @@ from assay.engine.placement import Placement
 from assay.methods.dual_rl import f_dvl
 from assay.methods.gbrl.base import boosted, gbrl
 from assay.methods.gbrl.models import Trees, TreeSum, appended
-from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, SquaredError
-from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
+from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, NodeWise, Oblivious, SquaredError
+from assay.methods.gbrl.splits import conditions, leaf_numbers, leaves_of, separation
 from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue, run
@@ -315,3 +315,37 @@ def test_trees_learn_to_balance_a_pole() -> None:
     for _ in range(12):
         loop.step()
     assert evaluation.scores(loop.actor, task, num=10).mean() > 200
+
+
+# ---------------------------------------------------------------------------------------------------- node-wise trees
+def test_node_wise_trees_ask_other_questions_in_other_nodes() -> None:
+    """If x0 says which of x1 and x2 counts, two levels fit with a condition for each node, and not with one a level."""
+    inputs = torch.tensor(list(product((0.0, 1.0), repeat=3))).repeat(4, 1)
+    gradient = torch.where(inputs[:, 0] > 0, 10.0 + 3.0 * inputs[:, 1], inputs[:, 2]).unsqueeze(1)
+    errors = {}
+    for shape in (NodeWise(2, score=SquaredError()), Oblivious(2, score=SquaredError())):
+        trees = grown(Boost(1.0, tree=shape), inputs, gradient)
+        errors[type(shape).__name__] = float((trees.predict(inputs) + gradient).abs().max())
+    assert errors["NodeWise"] < 1e-5
+    assert errors["Oblivious"] > 0.4
+
+
+def test_leaves_of_node_wise_trees_are_those_of_a_slow_walk() -> None:
+    draw = torch.Generator().manual_seed(3)
+    inputs, categorical = torch.randint(0, 4, (50, 3), generator=draw).float(), torch.tensor([False, True, False])
+    feature = torch.randint(0, 3, (5, 7), generator=draw)
+    value = torch.randint(0, 4, (5, 7), generator=draw).float()
+    found = leaves_of(inputs, feature, value, categorical, 8)
+    for tree, row in product(range(5), range(50)):
+        node = 0
+        while node < 7:
+            seen, asked, f = float(inputs[row, feature[tree, node]]), float(value[tree, node]), feature[tree, node]
+            node = 2 * node + 1 + int(seen == asked if bool(categorical[f]) else seen > asked)
+        assert int(found[tree, row]) == node - 7
+
+
+def test_a_node_that_nothing_separates_keeps_its_rows() -> None:
+    inputs = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
+    trees = grown(Boost(1.0, tree=NodeWise(3, score=SquaredError())), inputs, inputs)
+    torch.testing.assert_close(trees.predict(inputs), -inputs)
+    assert int((trees.value < NOWHERE).sum()) == 1

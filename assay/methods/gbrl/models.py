@@ -1,4 +1,4 @@
-"""A growing sum of oblivious decision trees: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F, P outputs."""
+"""A growing sum of decision trees: f(x) = sum_i leaf_i(x). Axes: M trees, C conditions, F features, P outputs."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.method import Ask, AssayError, Body, Box, Context, Discrete, Spec, State
-from assay.methods.gbrl.splits import leaf_numbers
+from assay.methods.gbrl.splits import leaves_of
 from assay.models import feature_size, features, shaped
 
 AT_ONCE = 4_000_000
@@ -91,19 +91,19 @@ class TreeSum(nn.Module):
         num_trees, num_leaves = self.leaf.shape[:2]
         if not num_trees:
             return self.leaf.new_zeros(len(rows), self.num_outputs)
-        leaf = leaf_numbers(rows.to(self.value.dtype), self.feature, self.value, self.categorical)
+        leaf = leaves_of(rows.to(self.value.dtype), self.feature, self.value, self.categorical, num_leaves)
         leaf += torch.arange(0, num_trees * num_leaves, num_leaves, dtype=leaf.dtype, device=leaf.device)[:, None]
         return nn.functional.embedding_bag(leaf.T.contiguous(), self.leaf.flatten(0, 1), mode="sum")
 
-    def add(self, feature_D: Tensor, value_D: Tensor, leaf_LP: Tensor) -> None:
-        """Adds a tree of the same depth as the others."""
+    def add(self, feature_C: Tensor, value_C: Tensor, leaf_LP: Tensor) -> None:
+        """Adds a tree of the same shape as the others."""
         if not len(self.feature):
-            self.regrow({"feature": feature_D[None], "value": value_D[None], "leaf": leaf_LP[None]})
+            self.regrow({"feature": feature_C[None], "value": value_C[None], "leaf": leaf_LP[None]})
             return
-        if self.feature.shape[1] != len(feature_D):
-            raise AssayError(f"a tree of depth {len(feature_D)} among trees of depth {self.feature.shape[1]}")
-        self.feature = appended(self.feature, feature_D)
-        self.value, self.leaf = appended(self.value, value_D), appended(self.leaf, leaf_LP)
+        if self.feature.shape[1] != len(feature_C):
+            raise AssayError(f"a tree of {len(feature_C)} conditions among trees of {self.feature.shape[1]}")
+        self.feature = appended(self.feature, feature_C)
+        self.value, self.leaf = appended(self.value, value_C), appended(self.leaf, leaf_LP)
 
     # ------------------------------------------------------------------------------------------------ grown
     def record(self) -> None:

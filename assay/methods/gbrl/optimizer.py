@@ -1,6 +1,6 @@
 """Gradient boosting as an optimizer: every update adds one tree, fitted to the gradient in the outputs.
 
-Axes: R rows, F features, P outputs, D levels, L leaves.
+Axes: R rows, F features, P outputs, D levels, C conditions, N nodes, L leaves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.method import Adam, AssayError, Choice, Fit, Optimizer, Schedule, State, Sums, number
-from assay.methods.gbrl.splits import Conditions, conditions, leaf_means, leaf_numbers, separation
+from assay.methods.gbrl.splits import Conditions, conditions, leaf_means, leaves_of, separation
 
 NOWHERE = 3e38
 """The value of a level at which no condition separates anything."""
@@ -58,8 +58,17 @@ class SquaredError(Score):
         return separation
 
 
+class Shape(Choice, Protocol):
+    """Grows a tree of one update; `depth` levels have 2^depth leaves."""
+
+    depth: int
+
+    def __call__(self, inputs_RF: Tensor, gradient_RP: Tensor, categorical_F: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns (feature [C], value [C]): a condition for each level, or for each node (`splits.node_leaves`)."""
+
+
 @dataclass(frozen=True)
-class Oblivious(Choice):
+class Oblivious(Shape):
     """Grows a tree with one condition per level: the one with the largest sum of scores over the level's nodes.
 
     Conditions are values of this batch, at most `bins` per numeric feature; none is used twice. Degenerate: a level
@@ -89,6 +98,39 @@ class Oblivious(Choice):
         return feature, value
 
 
+@dataclass(frozen=True)
+class NodeWise(Shape):
+    """Grows a tree with one condition per node: the one with the largest score there (the authors' `greedy` trees).
+
+    Conditions are values of this batch, at most `bins` per numeric feature. Degenerate: a node that no condition
+    separates better than none keeps its rows together.
+    """
+
+    depth: int = 4
+    bins: int = 256
+    score: Score = Cosine()
+
+    def __call__(self, inputs_RF: Tensor, gradient_RP: Tensor, categorical_F: Tensor) -> tuple[Tensor, Tensor]:
+        asked, num = conditions(inputs_RF, categorical_F, self.bins), 2**self.depth - 1
+        numbers, device = self.score.scaled(gradient_RP), inputs_RF.device
+        node = torch.zeros(len(inputs_RF), dtype=torch.int64, device=device)
+        feature = torch.zeros(num, dtype=torch.int64, device=device)
+        value = torch.full((num,), NOWHERE, dtype=inputs_RF.dtype, device=device)
+        for level in range(self.depth if bool(asked.ask.any()) else 0):
+            first, size = 2**level - 1, 2**level
+            scores_NC = torch.where(asked.ask, self.score.of(separation(asked, node, size, numbers)), -torch.inf)
+            best, where = scores_NC.flatten(1).max(1)
+            f, k = where // asked.ask.shape[1], where % asked.ask.shape[1]
+            whole = numbers.new_zeros(size, numbers.shape[1]).index_add_(0, node, numbers).square().sum(1)
+            alone = self.score.of(whole / torch.bincount(node, minlength=size).clamp(min=1))
+            splits = best > alone * (1.0 + 1e-12)
+            feature[first : first + size] = f
+            value[first : first + size] = torch.where(splits, asked.value[f, k].to(value), value[0].new_tensor(NOWHERE))
+            code, is_code = asked.code[f[node], torch.arange(len(node), device=device)], asked.categorical[f[node]]
+            node = 2 * node + (torch.where(is_code, code == k[node], code > k[node]) & splits[node])
+        return feature, value
+
+
 def answer(asked: Conditions, f: Tensor, k: Tensor) -> Tensor:
     """Returns whether condition k of feature f is true, row by row."""
     return torch.where(asked.categorical[f], asked.code[f] == k, asked.code[f] > k)
@@ -105,7 +147,7 @@ class Boost(Optimizer):
 
     learning_rate: float | Schedule = 0.1
     rates: Mapping[str, float] = field(default_factory=dict)
-    tree: Oblivious = Oblivious()
+    tree: Shape = Oblivious()
     shared: bool = True
     inner: Optimizer = Adam(3e-4, clip_norm=0.0)
     clip_norm: float = 0.0
@@ -133,7 +175,8 @@ class Boost(Optimizer):
     def _add(self, group: Sequence[Fit], inputs: Tensor, gradient_RP: Tensor) -> None:
         categorical = group[0].module.categorical
         feature, value = self.tree(inputs, gradient_RP, categorical)
-        leaf = leaf_numbers(inputs, feature[None], value[None], categorical)[0].long()
-        mean_LP = leaf_means(leaf, gradient_RP, 2 ** len(feature))
+        num = 2**self.tree.depth
+        leaf = leaves_of(inputs, feature[None], value[None], categorical, num)[0].long()
+        mean_LP = leaf_means(leaf, gradient_RP, num)
         for fit, own in zip(group, mean_LP.split([fit.gradient.shape[1] for fit in group], 1), strict=True):
             fit.module.add(feature, value, -number(self.learning_rate) * self.rates.get(fit.name, 1.0) * own)

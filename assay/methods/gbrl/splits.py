@@ -92,6 +92,26 @@ def leaf_numbers(inputs_RF: Tensor, feature_MD: Tensor, value_MD: Tensor, catego
     return leaf.int()
 
 
+def node_leaves(inputs_RF: Tensor, feature_MC: Tensor, value_MC: Tensor, categorical_F: Tensor) -> Tensor:
+    """Returns the leaf [M, R] of each row in each of M trees with a condition for every node: C = 2^D - 1 of them,
+    those of a level after those of the level above, from left (false) to right.
+    """
+    num_trees, num_nodes = feature_MC.shape
+    node = torch.zeros(num_trees, len(inputs_RF), dtype=torch.int64, device=inputs_RF.device)
+    row = torch.arange(len(inputs_RF), device=inputs_RF.device).expand_as(node)
+    for _ in range(num_nodes.bit_length()):
+        feature, value = feature_MC.gather(1, node), value_MC.gather(1, node)
+        seen = inputs_RF[row, feature]
+        node = 2 * node + 1 + torch.where(categorical_F[feature], seen == value, seen > value)
+    return (node - num_nodes).int()
+
+
+def leaves_of(inputs_RF: Tensor, feature_MC: Tensor, value_MC: Tensor, categorical_F: Tensor, num: int) -> Tensor:
+    """Returns the leaf [M, R] of each row in trees of `num` leaves: with a condition for each level, or each node."""
+    is_oblivious = 2 ** feature_MC.shape[1] == num
+    return (leaf_numbers if is_oblivious else node_leaves)(inputs_RF, feature_MC, value_MC, categorical_F)
+
+
 def leaf_means(leaf_R: Tensor, numbers_RP: Tensor, num: int) -> Tensor:
     """Returns the mean of the numbers in each leaf, [num, P]; 0 in an empty one."""
     sums = numbers_RP.new_zeros(num, numbers_RP.shape[1]).index_add_(0, leaf_R, numbers_RP)
