@@ -48,8 +48,8 @@ def ranged(recipe: Recipe, reach: float) -> Recipe:
 def reach_found(method: str, task: Task) -> float:
     """Returns the end of the bins that a plan of the method finds for a task."""
     recipe = with_statistics(catalogue.recipe_for(method, task, {}).at_task(task), task, 0)
-    head: Any = (recipe.critics.get("q") or recipe.critics.get("value") or recipe.actor).head
-    return float(head.bins.high) if head.bins.low == -head.bins.high else math.nan
+    model: Any = recipe.critics.get("q") or recipe.critics.get("value") or recipe.actor
+    return float(model.head.bins.high) if model.head.bins.low == -model.head.bins.high else math.nan
 
 
 def range_gap() -> float:
