@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from assay.method import CONTINUOUS, DEMOS, NEEDED, AssayError, Box, Choice, Context, Draw, Experience, Method, Metric
-from assay.method import Need, Origin, Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, Stage, State
-from assay.method import classified, mixed, number, random, rlpd
-from assay.parts import Around, Fragments, Logged, LogLikelihood, Replay, Retained, at, from_columns, transitions
+from assay.method import Loss, Objective, Origin, Preset, Recipe, Scene, Schedule, ScriptedTask, Simulation, Stage
+from assay.method import State, View, classified, mixed, number, random, rlpd
+from assay.parts import Around, Fragments, Logged, OverDecisions, Replay, Retained, at, from_columns, transitions
 
 
 Overseer = Callable[[Context], Tensor | None]
@@ -257,12 +257,18 @@ def recipe(preset: Preset = CONTINUOUS, rate: float = 1.0, learned: bool = False
 
 
 @dataclass(frozen=True)
-class Shown(LogLikelihood):
-    """`LogLikelihood` of shown decisions: none of its rows is the policy's own, whose log-probability a takeover lacks.
+class Shown(OverDecisions, Objective):
+    """loss = -sum_bt log pi(a_bt | s_bt) / number of decisions, of decisions that were shown.
+
+    None of its rows is the policy's own, so recorded log-probabilities, which a takeover lacks, are not needed.
     Degenerate: an empty mask gives sum 0 and count 0.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit: every shown decision counts"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        nll = -(view.scored.logp * batch.weight).sum()
+        return Loss(nll, self.count(batch), {"nll": (nll.detach(), self.count(batch))})
 
 
 def cloning(preset: Preset = CONTINUOUS) -> Recipe:

@@ -139,7 +139,7 @@ class Uniform:
         return (allowed.cumsum(-1) < place).sum(-1), uniform.new_zeros(len(uniform))
 
 
-def rewards_of(task: Task, num_envs: int = 8, steps: int = 256) -> Experience:
+def played_uniformly(task: Task, num_envs: int = 8, steps: int = 256) -> Experience:
     """Returns what uniform actions experience on the task's training starts; raises AssayError where actions are
     several choices or have no bounds, or the task cannot be stepped.
     """
@@ -162,7 +162,7 @@ def reach_of(task: Task, discount: float) -> float:
     """
     if isinstance(task.spec.action, Vocabulary):
         return ANSWERS * max(map(abs, task.spec.scores or (0.0, 1.0)))
-    seen = rewards_of(task)
+    seen = played_uniformly(task)
     found = returns.discounted_returns(seen.reward, seen.mask, seen.terminal, seen.truncated, discount)
     length = task.spec.horizon if discount == 1.0 else (1.0 - discount**task.spec.horizon) / (1.0 - discount)
     usual = float(seen.reward[seen.mask].abs().quantile(0.95))

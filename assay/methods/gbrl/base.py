@@ -46,7 +46,7 @@ class AdvantageWeighted(Weighed, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "a decision of advantage 0 has weight 1"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        weight = exponential_weight(batch.column("advantage"), 1.0 / self.temperature, self.limit)
+        weight = exponential_weight(batch.column("advantage").detach(), 1.0 / self.temperature, self.limit)
         return Loss(-(weight * view.scored.logp * self.aggregate.weigh(batch)).sum(), self.count(batch), {})
 
 
