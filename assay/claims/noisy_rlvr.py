@@ -64,7 +64,7 @@ CLAIMS = Claims(
         Exact("forward uses and keeps the mean over steps of the rate that appeals find",
               lambda: distance_of_appeals(forward), equals=0.0, tolerance=2e-5),
         Measured("with rates per kind the pass rate of badly verified prompts is above the control's",
-                 "levels", PER_KIND, CONTROL, Final("pass_rate/2-hard"), seeds=8, minutes=5.0, steps=100,
+                 "levels", PER_KIND, CONTROL, Final("pass_rate/2-hard"), seeds=16, minutes=8.0, steps=100, looks=2,
                  about=About.HEADLINE),
         Measured("with one averaged rate the pass rate of badly verified prompts is within 0.05 of the control's",
                  "levels", ONE_RATE, CONTROL,
