@@ -149,4 +149,8 @@ METHOD = Method(
     base=recipes.dpo,
     departures=("the credit is only read, no loss uses it: it is shown with the samples of a run",
              "claims use tables and a random reference"),
+    results=(
+        "the beam finds a worse word on 23 seeds, a better one on 17 and the same on 20; with 60 seeds the interval "
+        "ends at 0, so a gain of the paper's kind is not there on words of a random reference",
+    ),
 )

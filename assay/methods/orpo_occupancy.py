@@ -141,4 +141,8 @@ METHOD = Method(
         "a 3 x 3 grid with three tomatoes; both weights swept over 1.5 decades around their best on seeds 100 and 101",
         "not measured: no penalty, and a KL of visits; the rival is the KL of actions at its best weight",
     ),
+    results=(
+        "undecided at its margin of 10, not at 0: the lead is above 0 on all five seeds, 21 [7, 36] on average, and "
+        "1 on one of them",
+    ),
 )

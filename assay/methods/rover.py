@@ -102,4 +102,7 @@ METHOD = Method(
         "rewards are divided by the group's deviation, as in the released script",
         "four updates a batch, as in the released script; with one it is grpo without a clip",
     ),
+    results=(
+        "undecided after 10 seeds: 0.678 and grpo 0.683; effects beyond 0.036 either way are excluded",
+    ),
 )
