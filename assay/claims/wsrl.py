@@ -9,10 +9,11 @@ from torch import Tensor
 from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
-from assay.method import Draw, Experience, Recipe, Scene, rlpd
-from assay.methods.wsrl import LOG, RETURN, Calibrated, from_scratch, offline, wsrl
+from assay.method import CONTINUOUS, Draw, Experience, Recipe, Scene, rlpd
+from assay.methods.wsrl import LOG, RETURN, Calibrated, from_scratch, offline, online, warmup_for, wsrl
 from assay.parts import Log, OwnAction, Replay, returns_to_go
 from assay.parts.targets.one_step import chosen
+from assay.recipes.presets import GENERAL, MUJOCO
 from assay.tasks.control.pendulum import pendulum
 
 
@@ -76,6 +77,9 @@ def batches(recipe: Recipe, decisions: int = 8, most: int = 120) -> tuple[int, T
     return 0, torch.zeros(1)
 
 
+WARMUPS = ((CONTINUOUS, 200), (GENERAL, 1_000), (MUJOCO, 5_000))
+
+
 CLAIMS = Claims(
     mutants=(
         Edit("one critic instead of a pair", rlpd, "subset=2", "subset=1"),
@@ -84,12 +88,12 @@ CLAIMS = Claims(
         Edit("the trained critics in the target", OwnAction.__call__, "model(self.q)", 'model("q")'),
         Edit("the actor moves at every update", rlpd, "optimizer=OPTIMIZER, every=4", "optimizer=OPTIMIZER"),
         Edit("updates during the warm-up", Replay.__call__, "max(self.warmup, 1)", "1"),
-        Edit("offline data in every batch", wsrl, "warmup, retain)", "warmup, 0.5)"),
+        Edit("offline data in every batch", online, "warmup, retain)", "warmup, 0.5)"),
         Edit("the offline phase without penalty", offline, "Conservative(weight", "Conservative(0.0"),
         Edit("Cal-QL bounds no proposals", Calibrated.__call__, "batch.now.column(RETURN)", "None"),
         Edit("returns go on after an end", returns_to_go, "0.0 if is_last else discount * onward",
              "discount * onward"),
-        Edit("a new actor online", wsrl, "HANDED)", '{"q": "q", "q_target": "q_target"})'),
+        Edit("a new actor online", wsrl, "// 2, HANDED)", '// 2, {"q": "q", "q_target": "q_target"})'),
     ),
     claims=(
         Exact("its online gradients are those of the formulas",
@@ -106,12 +110,16 @@ CLAIMS = Claims(
         Exact("the offline phase's batches are rows of the dataset",
               lambda: probes.foreign_rows(wsrl(log=Log(3)).before[0].recipe, pendulum()), equals=0.0,
               of="retained-data"),
-        Exact("the first update sees 800 decisions of the policy and nothing else", lambda: batches(wsrl())[0],
-              equals=800.0),
+        Exact("the first update sees 200 decisions of the policy and nothing else", lambda: batches(wsrl())[0],
+              equals=200.0),
+        Exact("the warm-up is a hundredth of sac's decisions, 200 to 5,000",
+              lambda: probes.worst(*(abs(warmup_for(preset) - told) for preset, told in WARMUPS)), equals=0.0,
+              of="presets"),
         Exact("another log changes no batch",
               lambda: (batches(wsrl())[1] - batches(wsrl(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0,
               of="retained-data"),
-        Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(), wsrl(warmup=64), metric=Dip(),
+        Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(warmup=800),
+                 wsrl(warmup=64), metric=Dip(),
                  seeds=5, minutes=15.0, steps=140, looks=4, about=About.MECHANISM),
         Measured("it scores more over the run than RLPD, which keeps the data and has no first phase", "pendulum",
                  wsrl(), from_scratch(), metric=Area(), seeds=5, minutes=15.0, steps=140, looks=4,

@@ -11,7 +11,7 @@ from assay import recipes
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.wsrl import LOG, RETURN, offline, recorded_returns, wsrl
+from assay.methods.wsrl import LOG, RETURN, from_scratch, offline, recorded_returns, wsrl
 from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
@@ -19,7 +19,7 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import chosen
-from assay.recipes.presets import CONTINUOUS
+from assay.recipes.presets import CONTINUOUS, MUJOCO
 from assay.runs import catalogue
 from tests.methods.transitions import SPEC, gradient, transitions
 from tests.scenes import feeding
@@ -133,3 +133,14 @@ def test_variants_are_reached_by_name_and_train() -> None:
     rival = catalogue.find_method("wsrl:rlpd")[1].recipe(CONTINUOUS)
     assert not rival.before
     assert (rival.source.kept, rival.critics) == (0.5, wsrl().critics)
+
+
+def test_on_real_tasks_it_has_the_published_sizes() -> None:
+    """Presets decide networks, horizon, warm-up and budget; on the pendulum they are small."""
+    large, small = wsrl(MUJOCO), wsrl(CONTINUOUS)
+    assert (large.source.replay.warmup, small.source.replay.warmup) == (5_000, 200)
+    assert large.critics["q"].body.hidden == large.before[0].recipe.critics["q"].body.hidden == (256, 256)
+    assert [one.stages[0].critic[0].target.discount for one in (large, large.before[0].recipe)] == [0.99, 0.99]
+    assert (large.copies["q_target"].rate, small.copies["q_target"].rate) == (0.004, 0.02)
+    assert large.before[0].steps * large.before[0].recipe.source.updates == 500_000
+    assert from_scratch(MUJOCO).critics == large.critics
