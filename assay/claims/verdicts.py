@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,22 +49,26 @@ def measure(
     workers: int | None = None,
     pool: Pool = Processes(),
     watch: Watch = lambda done, total, running: None,
+    how: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any] | None:
     """Measures both sides on the seeds of the claim's rule, beginning with `first_seed`, or on these `seeds`; returns
-    the claim's entry of a verdict, or None if the deadline came first.
+    the claim's entry of a verdict, or None if the deadline came first. `how` are arguments of the plans of both sides
+    (device, model, settings) with which the claim was not stated: what comes out is no verdict on it.
 
     Raises AssayError if a run failed. Runs are kept under `work` by description and stamp, so that a stopped
     measurement is resumed, claims share the runs of a baseline, and runs of other code are not reused.
     """
     stamp = stamps.stamp(claim)
-    folders = {side: work / folder_name(claim, side, stamp[side]) for side in SIDES if is_recipe(claim, side)}
+    other = f"-{store.fingerprint({name: str(value) for name, value in how.items()})}" if how else ""
+    names = {side: folder_name(claim, side, stamp[side]) for side in SIDES if is_recipe(claim, side)}
+    folders = {side: work / f"{name}{other}" for side, name in names.items()}
     first = {folder: side for side, folder in reversed(folders.items())}
     runs = {side: first[folder] for side, folder in folders.items()}  # equal recipes run once, under the first's name
     found: dict[tuple[str, int], Kept] = {}
     seconds, scores = 0.0, {side: list[float]() for side in SIDES}
     for look in range(claim.looks):
         chosen = list(range(first_seed, first_seed + (look + 1) * claim.seeds)) if seeds is None else list(seeds)
-        jobs = [job_of(claim, side, seed, at) for seed in chosen for at, side in first.items()]
+        jobs = [job_of(claim, side, seed, at, how) for seed in chosen for at, side in first.items()]
         jobs = [job for job in jobs if (job.arm, job.seed) not in found]
         asked = len(found) + len(jobs)
         tell = partial(tell_progress, watch, found, asked)
@@ -114,9 +119,9 @@ def folder_name(claim: Measured, side: str, stamp: str) -> str:
     return f"{getattr(claim, side).name}-{digest}"
 
 
-def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
-    """Returns the run of a side and seed."""
-    options = {"steps": claim.steps, "warmup": claim.warmup}
+def job_of(claim: Measured, side: str, seed: int, folder: Path, how: Mapping[str, Any]) -> Job:
+    """Returns the run of a side and seed, with further arguments of its plan."""
+    options = {"steps": claim.steps, "warmup": claim.warmup, **how}
     return Job(side, claim.task, seed, folder / f"seed-{seed}", getattr(claim, side), options)
 
 

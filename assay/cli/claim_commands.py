@@ -12,11 +12,13 @@ from assay.claims.claim import Measured
 from assay.claims.find import find_claims
 from assay.claims.mutants import trial
 from assay.claims.records import has_verdict
-from assay.cli.options import opened_pool
+from assay.cli.options import opened_pool, parallel_runs, plan_arguments
 from assay.core.errors import AssayError
+from assay.engine.placement import Placement
 from assay.report import claims as claim_tables
 from assay.report import tables
 from assay.runs import catalogue
+from assay.runs.options import RunOptions
 from assay.runs.pools import Pool
 
 
@@ -39,6 +41,12 @@ def claim(options: argparse.Namespace) -> int:
         return try_mutants(options)
     if options.budget is not None and not options.budget > 0:
         raise AssayError(f"--budget is {options.budget:g}. Use a positive number of minutes.")
+    how = changed_plans(options)
+    if how and not options.replicate:
+        raise AssayError(
+            f"a claim is stated for its own {', '.join(how)}, and its verdict is measured with them. Add --replicate, "
+            "which measures it as you say beside the verdict."
+        )
     deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
     if options.replicate:
         return replicate(options, deadline)
@@ -112,10 +120,17 @@ def measured(
     """Measures a claim and shows the progress; returns its entry, with the verdict `unfinished` if time was up."""
     with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
         found = verdicts.measure(
-            name, one, options.work, first_seed=first_seed, deadline=deadline, workers=options.jobs, pool=pool,
-            watch=watch,
+            name, one, options.work, first_seed=first_seed, deadline=deadline, pool=pool, watch=watch,
+            workers=parallel_runs(options.jobs, plan_arguments(options)), how=changed_plans(options),
         )  # fmt: skip
     return found or {"name": one.name, "kind": "measured", "verdict": UNFINISHED, "rule": one.rule}
+
+
+def changed_plans(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the arguments of plans that the options give: placement, options, model and settings; empty without."""
+    chosen = plan_arguments(options)
+    usual: dict[str, Any] = {"settings": {}, "model": None, "placement": Placement(), "options": RunOptions()}
+    return {name: chosen[name] for name, value in usual.items() if chosen[name] != value}
 
 
 def replicate(options: argparse.Namespace, deadline: float | None) -> int:

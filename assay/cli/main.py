@@ -15,7 +15,7 @@ from pathlib import Path
 import assay
 from assay.cli.parsing import Parser
 from assay.cli.remembered import remembered
-from assay.runs.options import GatherOptions, add_run_groups
+from assay.runs.options import GatherOptions, LanguageOptions, add_run_groups
 from assay.runs.options.group import add_group
 from assay.runs.options.placement import PlacementOptions
 from assay.runs.options.scoring import RebuiltOptions, ScoringOptions
@@ -100,6 +100,7 @@ def add_reproduce_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--out", type=Path, metavar="DIR", help="folder of the second run (default: RUN-again)")
     text = "relative difference of weights and score that counts as within (default: 0.0001)"
     one.add_argument("--tolerance", type=float, default=1e-4, metavar="X", help=text)
+    add_group(one, RebuiltOptions)
     add_code_option(one)
 
 
@@ -322,6 +323,9 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the runs (default: runs/claims)",
     )
+    add_group(one, PlacementOptions, only=WHERE)
+    add_group(one, TrainingOptions, only=dict.fromkeys(("model", "set_"), "with --replicate, for both sides"))
+    add_group(one, LanguageOptions, only={"dtype": "with --replicate, numbers of a pretrained model"})
     add_group(one, PoolOptions)
 
 

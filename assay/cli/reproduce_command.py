@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 from assay.report import tables
+from assay.runs.options.group import parsed_group
+from assay.runs.options.scoring import RebuiltOptions
 from assay.runs.progress import Mode
 from assay.runs.reproduction import Outcome, Reproduction, reproduce
 from assay.runs.user_code.known_runs import trust
@@ -23,7 +25,8 @@ def reproduce_run(options: argparse.Namespace) -> int:
     changed = options.accept_changed_code
     if options.trust_code:
         trust(options.folder)
-    found = reproduce(options.folder, out, tolerance=options.tolerance, mode=mode, accept_changed_code=changed)
+    how = {"accept_changed_code": changed, "rebuilt": parsed_group(RebuiltOptions, vars(options))}
+    found = reproduce(options.folder, out, tolerance=options.tolerance, mode=mode, **how)
     if options.json:
         print(json.dumps({"folder": str(out), **facts_of(found)}, indent=2))
     else:

@@ -15,14 +15,15 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Task, TextTask
 from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
-from assay.runs.checks import check_placement, checked_path
+from assay.runs.checks import checked_path
 from assay.runs.given import given_task
-from assay.runs.language import temperature_of, with_dtype
+from assay.runs.language import temperature_of
 from assay.runs.notebook import html_table
 from assay.runs.options.group import parsed_group
 from assay.runs.options.scoring import RebuiltOptions, ScoringOptions
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.ranges import range_of
+from assay.runs.rebuilt import rebuilt_plan
 from assay.runs.result import Run
 from assay.runs.run import loaded
 from assay.runs.scored import Scored, check_asked, passed, scored, summed, voted, write_rows
@@ -157,9 +158,9 @@ def evaluate(
     """Scores a run's policy on held-out starts; the words are those of `assay evaluate --help`.
 
     `run` is what `assay.train` returned, or a run folder. `task` is another task, as `assay.train` takes it. Device,
-    compiled layers, dtype, micro-batch and model are those of the run unless given; `settings` may change what the
-    saved weights allow. `trust_code` and `functions` are those of `assay.resume`. In a notebook the result is a
-    table.
+    compiled layers, dtype and model are those of the run unless given, and all starts are sampled at once unless
+    `micro_batch` says how many; `settings` may change what the saved weights allow. `trust_code` and `functions` are
+    those of `assay.resume`. In a notebook the result is a table.
     """
     remember(functions)
     if trust_code:
@@ -198,7 +199,8 @@ def evaluated(
     is_here = isinstance(run, Run) and asked.checkpoint is None and rebuilt == RebuiltOptions() and not settings
     plan = run.plan if isinstance(run, Run) and run.plan is not None and is_here else None
     if plan is None:
-        plan = rebuilt_plan(folder, rebuilt, settings, accept_changed_code=accept_changed_code)
+        found_plan = plan_of(folder, accept_changed_code=accept_changed_code, model=rebuilt.model)
+        plan = rebuilt_plan(found_plan, rebuilt, settings)
     place = plan.task if task is None else other_task(plan, task)
     check_asked(asked, place)
     if isinstance(run, Run) and is_here:
@@ -241,27 +243,6 @@ def named_scores(asked: ScoringOptions, task: Task, found: Scored) -> dict[str, 
     if asked.majority:
         extra[f"majority@{asked.samples}{of}"] = voted(task, chosen)
     return extra
-
-
-def rebuilt_plan(
-    folder: Path, rebuilt: RebuiltOptions, settings: Mapping[str, Any], *, accept_changed_code: bool
-) -> Plan:
-    """Returns the plan of a run with what is given in place of the run's own; layers of a run are compiled on its own
-    kind of device alone.
-    """
-    plan = plan_of(folder, accept_changed_code=accept_changed_code, model=rebuilt.model)
-    placement, recipe = plan.placement, plan.recipe
-    if rebuilt.device is not None:
-        same = rebuilt.device.partition(":")[0] == placement.device.partition(":")[0]
-        placement = replace(placement, device=rebuilt.device, compiled=placement.compiled and same)
-    if rebuilt.compiled is not None:
-        placement = replace(placement, compiled=rebuilt.compiled)
-    check_placement(placement, plan.task)
-    if rebuilt.dtype is not None:
-        recipe = with_dtype(recipe, rebuilt.dtype)
-    for path, value in {**rebuilt.settings(), **settings}.items():
-        recipe = recipe.set(path, value)
-    return replace(plan, placement=placement, recipe=recipe)
 
 
 def other_task(plan: Plan, task: Any) -> Task:

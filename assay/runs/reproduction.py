@@ -25,9 +25,11 @@ from assay.engine import evaluation
 from assay.engine.machine import describe_machine
 from assay.runs.folder import read_metrics, without_time
 from assay.runs.library_versions import VERSIONS, library_versions
+from assay.runs.options.scoring import RebuiltOptions
 from assay.runs.plan import Plan, plan_of
 from assay.runs.progress import Mode
 from assay.runs.ranges import range_of
+from assay.runs.rebuilt import rebuilt_plan
 from assay.runs.run import execute
 from assay.runs.signals import resume_command
 from assay.statistics.intervals import Change, measured_change
@@ -72,18 +74,23 @@ def reproduce(
     tolerance: float = TOLERANCE,
     mode: Mode | None = None,
     accept_changed_code: bool = False,
+    rebuilt: RebuiltOptions = RebuiltOptions(),
 ) -> Reproduction:
-    """Runs the plan of a finished run again in `out`, from its first step, and compares the two.
+    """Runs the plan of a finished run again in `out`, from its first step, with what `rebuilt` gives in place of the
+    run's own, and compares the two.
 
     An interrupted reproduction is resumed, a finished one only compared. AssayError for a run that is not finished.
     """
     if not 0.0 <= tolerance < 1.0:
         raise AssayError(f"--tolerance is {tolerance:g}. Use a relative difference from 0 to 1, e.g. {TOLERANCE:g}")
-    plan, first = plan_of(folder, accept_changed_code=accept_changed_code), store.load(folder / "checkpoints")
+    rebuilt.check()
+    plan = plan_of(folder, accept_changed_code=accept_changed_code, model=rebuilt.model)
+    first = store.load(folder / "checkpoints")
     if first is None or not (first.step == plan.last_step or "ended" in first.tree):
         raise AssayError(f"{folder} is not finished, so it has no result. Finish it first: {resume_command(folder)}")
     if out.resolve() == folder.resolve():
         raise AssayError(f"--out is {out}, the run itself. Use another folder.")
+    plan = rebuilt_plan(plan, rebuilt, {})
     execute(plan, out, mode=mode)
     return compared(plan, folder, out, tolerance)
 

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "README.md": {"python": "tests/test_examples.py"},
     "docs/environments.md": {"python": "tests/test_examples.py"},
     "docs/language.md": {"python": "tests/test_docs.py", "shell": "tests/test_docs.py"},
+    "docs/python.md": {"python": "tests/docs/test_python_stories.py"},
     "docs/own.md": {"python": "tests/users/test_own_docs.py", "shell": "tests/users/test_own_docs.py"},
 }
 """Pages whose blocks of Python or of a shell another test runs in full, and that test."""

@@ -85,7 +85,7 @@ class RebuiltOptions(Group):
     device: str | None = option(None, "device of the policy: cpu, cuda or cuda:N", metavar="DEVICE")
     compiled: bool | None = option(None, "torch.compile the layers", chosen=True)
     dtype: str | None = option(None, "numbers of a pretrained model: float32 or bfloat16", metavar="DTYPE")
-    micro_batch: int | None = option(None, "answers or episodes sampled at a time; same scores", metavar="ROWS")
+    micro_batch: int | None = option(None, "maximum rows at a time; same result", metavar="ROWS")
     model: str | None = option(None, "where the pretrained model is now: a folder, or a hub id", metavar="PATH")
     set_: tuple[str, ...] = option((), "change a setting, as the weights allow; repeatable", metavar="PART.FIELD=VALUE")
 
