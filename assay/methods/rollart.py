@@ -25,7 +25,7 @@ METHOD = Method(
     default_task="twenty-questions-2",
     family="systems",
     base=recipes.grpo,
-    studied="trajectories apart run on a virtual clock alone: in a run the turns of a piece wait for each other, and "
+    studied="trajectories apart are on a virtual clock alone: in a run the turns of a piece wait for each other, and "
     "rewards for the whole step; assay train rollart is grpo sampled in pieces beside training, as asyncflow",
     options={"gatherers": 4, "pieces": 2, "lag": 1},
     departures=(

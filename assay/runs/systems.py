@@ -34,6 +34,12 @@ def unused_options(method: str, task: Task) -> dict[str, Any]:
     return {name: value for name, value in options_of(method).items() if name in ENVIRONMENT}
 
 
+def describe_studied(method: str | None) -> str:
+    """Returns what of a method's paper does not act in a run, in a sentence; "" if it is not studied only."""
+    studied = "" if method is None else catalogue.find_method(method)[1].studied
+    return f"{method} is studied, not run: {studied}" if studied else ""
+
+
 def describe_unused(method: str | None, task: Task) -> str:
     """Returns a sentence on the options of a method that do nothing on this task; "" if there are none."""
     unused = {} if method is None else unused_options(method, task)

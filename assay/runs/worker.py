@@ -36,7 +36,7 @@ from assay.runs.result import Run
 from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
 from assay.runs.sinks import Sink
-from assay.runs.systems import describe_unused
+from assay.runs.systems import describe_studied, describe_unused
 from assay.runs.user_code.known_runs import remember
 from assay.runs.user_code.running import try_rewards
 from assay.version import __version__
@@ -190,7 +190,8 @@ class Worker:
         title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         beside = loop.recipe.watched
         with Display(title, plan.last_step, first_step=loop.progress.step, watched=beside, mode=mode) as display:
-            words = hardware.described(plan.model, loop.engine), describe_unused(plan.method, plan.task)
+            place = hardware.described(plan.model, loop.engine)
+            words = place, describe_unused(plan.method, plan.task), describe_studied(plan.method)
             rates = adapter_note(plan.recipe, plan.model, plan.options, plan.settings)
             begun = () if self.is_over else (*words, rates, long_pairs_note(plan.task, plan.recipe))
             for note in filter(None, (*begun, *self.notes, "" if self.is_over else self.check_disk())):

@@ -344,6 +344,14 @@ def test_a_system_without_effect_on_a_built_in_task_says_so(capsys: pytest.Captu
         assert "does nothing on 'cartpole'" in printed
 
 
+def test_a_run_of_a_studied_method_says_what_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    few = {"rollout.num_envs": 2, "rollout.steps": 4}
+    train("realhf", "cartpole", steps=1, settings=few, evaluations=0, out=tmp_path / "run", mode=Mode.PLAIN)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "realhf is studied, not run" in printed
+    assert "assay train realhf is ppo" in printed
+
+
 def test_systems_of_environments_use_their_processes_by_default() -> None:
     for method, ready in (("envpool", 2), ("srl-system", 1)):
         task = make_plan(method, catalogue.find_method(method)[1].default_task).task
