@@ -137,7 +137,13 @@ def options_page() -> str:
                 str(one.type).removeprefix("tuple[").removesuffix(", ...]") if "..." in str(one.type) else str(one.type)
             )
             shown = "several" if "..." in str(one.type) else "-" if one.default is None else repr(one.default)
-            cells = (code(one.name), code(flag(one.name)), code(kind), code(shown), plain(one.metadata["help"]))
+            cells = (
+                code(one.name),
+                code(flag(one.name)).replace("<code>", '<code class="option">'),
+                code(kind),
+                code(shown),
+                plain(one.metadata["help"]),
+            )
             rows.append(cells)
         told += [f"## {group.__name__}", about, table(("keyword", "option", "type", "default", "meaning"), rows)]
     return "\n\n".join(told) + "\n"

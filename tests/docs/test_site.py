@@ -247,7 +247,7 @@ def test_every_option_of_training_is_on_the_page_of_the_api() -> None:
     for group in docs_api.GROUPS:
         assert f"\n## {group.__name__}\n" in page
         assert [one.name for one in fields(group) if f"| {docs_text.code(one.name)} |" not in page] == []
-    assert "| <code>max&#95;tokens</code> | <code>--max-tokens</code> |" in page
+    assert '| <code>max&#95;tokens</code> | <code class="option">--max-tokens</code> |' in page
 
 
 def test_options_of_commands_are_not_broken_and_links_have_titles() -> None:
