@@ -202,8 +202,9 @@ METHOD = Method(
     aliases=("advantage-alignment",),
     variants={"naive-self-play": partial(recipe, beta=0.0), "sum-of-rewards": sum_of_rewards},
     departures=(
-        "matrix games, with messages of three tokens before each move in those named -talk; no Trust-and-Split, no "
-        "pretrained model: a transformer that begins from nothing plays them",
+        "matrix games, with messages before each move in those named -talk: of three tokens for a transformer that "
+        "begins from nothing, in words for a chat model (--model), of 8 rounds; no Trust-and-Split, no earlier opponents",
+        "a move of a chat model that cannot be read is drawn at random; with a model nothing is measured",
         "payoffs are divided by their range for the alignment alone, by 5 and 100 in the authors' code; beta 0.5 and "
         "discount 0.9 are theirs for the dilemma",
         "the published code's options (signs, clipping, 1 / t, branches of alternative actions, gamma^t) are left out",

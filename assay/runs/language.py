@@ -24,6 +24,8 @@ from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.parts.rollouts.stale import Stale
 from assay.parts.sources.demonstrations import Demonstrations, Pairs
+from assay.tasks.adapters.chat_games import ChatGame
+from assay.tasks.games.repeated import MatrixTask
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -45,6 +47,8 @@ def changed_task(task: Task, max_tokens: int | None, system: str | None, in_orde
         return task
     if isinstance(task, PairsTask | SeedGame):
         return replace(task, prompts=changed_task(task.prompts, max_tokens, system, in_order))
+    if isinstance(task, MatrixTask) and not in_order:
+        return spoken_game(task, max_tokens, system)
     if not isinstance(task, PromptTask | DialogueTask):
         raise AssayError(f"{given[0]} is for language tasks; '{task.name}' has no prompts. Remove it.")
     if in_order:
@@ -54,6 +58,16 @@ def changed_task(task: Task, max_tokens: int | None, system: str | None, in_orde
     if max_tokens is not None:
         task = replace(task, max_tokens=max_tokens)
         task = replace(task, is_limited=True) if isinstance(task, PromptTask) else task
+    return task if system is None else replace(task, system=system)
+
+
+def spoken_game(task: MatrixTask, max_tokens: int | None, system: str | None) -> MatrixTask:
+    """Returns the game of a chat model with the limit of an utterance and the system prompt changed; another game is
+    unchanged, since it has neither before it has a model.
+    """
+    if not isinstance(task, ChatGame):
+        return task
+    task = task if max_tokens is None else replace(task, max_tokens=max_tokens)
     return task if system is None else replace(task, system=system)
 
 
@@ -71,6 +85,11 @@ def with_mark(task: Task, mark: str) -> Task:
 def check_task(recipe: Recipe, task: Task, max_tokens: int | None, system: str | None) -> None:
     """Raises AssayError for a system prompt without a chat template, and for demonstrations over the limit."""
     prompts = task.prompts if isinstance(task, PairsTask | SeedGame) else task
+    if isinstance(task, MatrixTask) and not isinstance(task, ChatGame) and (max_tokens or system):
+        option = "--max-tokens" if max_tokens else "--system"
+        raise AssayError(
+            f"{option} is for language tasks; '{task.name}' has no prompts. Add --model FOLDER, or remove it."
+        )
     if not isinstance(prompts, PromptTask | DialogueTask):
         return
     tokenizer = prompts.tokenizer

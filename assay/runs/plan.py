@@ -178,7 +178,7 @@ def make_plan(
     options = options if not isinstance(method, str) else as_the_method_runs(options, method, found)
     found = changed_task(found, options)
     model = None if model is None else anchored(model)
-    actor, found = (None, found) if model is None else pretrained(model, found)
+    actor, found = (None, found) if model is None else pretrained(model, found, options)
     changes = dict(settings or {})
     if isinstance(method, str):
         name: str | None = catalogue.find_method(method)[0]
@@ -283,14 +283,15 @@ def anchored(address: str) -> str:
     return game + anchored_files(files) if files else address
 
 
-def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
-    """Returns the pretrained actor, and the task in its tokens."""
+def pretrained(model: str, task: Task, options: RunOptions) -> tuple[ModelSpec, Task]:
+    """Returns the pretrained actor, and the task in its tokens; a game has limits of its own only then."""
     from assay.models.pretrained.transformers import pinned
-    from assay.tasks.adapters.pretrained import check_model_task, with_model
+    from assay.tasks.adapters.pretrained import ChatGame, check_model_task, with_model
 
     check_model_task(task)
     actor = pinned(model)
-    return actor, with_model(task, actor)
+    made = with_model(task, actor)
+    return actor, options.language.task(made) if isinstance(made, ChatGame) else made
 
 
 def phases_of(plan: Plan) -> tuple[Phase, ...]:

@@ -16,6 +16,8 @@ from assay.core.slots import Task
 from assay.models.pretrained.causal import asking, silenced
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
 from assay.rollouts.text import Conversation
+from assay.tasks.adapters.chat_games import ChatGame, chat_game
+from assay.tasks.games.repeated import MatrixTask
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
@@ -82,7 +84,7 @@ def introduced(partner: Partner, item: Item, system: str) -> Framed:
 
 def check_model_task(task: Task) -> None:
     """Raises AssayError for a task that a language model cannot act in."""
-    if isinstance(task, PromptTask | PairsTask | DialogueTask | SeedGame):
+    if isinstance(task, PromptTask | PairsTask | DialogueTask | SeedGame | MatrixTask):
         return
     named = f"{task.name}:SEEDS.jsonl, seeds with a label" if task.name in OF_FILES else "countdown"
     raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. Try --task {named}.")
@@ -90,7 +92,7 @@ def check_model_task(task: Task) -> None:
 
 def with_model(
     task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0
-) -> PromptTask | PairsTask | DialogueTask | SeedGame:
+) -> PromptTask | PairsTask | DialogueTask | SeedGame | ChatGame:
     """Returns the task in the model's tokens, its prompts in the model's chat template where it has one; conversations
     need a template.
 
@@ -103,6 +105,8 @@ def with_model(
         return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
     if isinstance(task, SeedGame):
         return replace(task, prompts=cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
+    if isinstance(task, MatrixTask):
+        return chat_game(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
     if isinstance(task, DialogueTask):
         return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
     assert isinstance(task, PromptTask)
