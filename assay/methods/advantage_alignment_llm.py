@@ -203,7 +203,7 @@ METHOD = Method(
     variants={"naive-self-play": partial(recipe, beta=0.0), "sum-of-rewards": sum_of_rewards},
     departures=(
         "matrix games, with messages before each move in those named -talk: of three tokens for a transformer that "
-        "begins from nothing, in words for a chat model (--model), of 8 rounds; no Trust-and-Split, no earlier opponents",
+        "begins from nothing, in words for a chat model (--model), 8 rounds; no Trust-and-Split, no earlier opponents",
         "a move of a chat model that cannot be read is drawn at random; with a model nothing is measured",
         "payoffs are divided by their range for the alignment alone, by 5 and 100 in the authors' code; beta 0.5 and "
         "discount 0.9 are theirs for the dilemma",

@@ -17,7 +17,7 @@ from assay.decoding.sampling_parameters import Narrowing
 from assay.models.heads.categorical import Categorical
 from assay.models.heads.gaussian import Distribution
 from assay.models.model import Policy
-from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer
+from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer, pinned
 from assay.parts.aggregations import SequenceSum
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.regularizers.divergence import KlToReference
@@ -69,6 +69,16 @@ def spoken_game(task: MatrixTask, max_tokens: int | None, system: str | None) ->
         return task
     task = task if max_tokens is None else replace(task, max_tokens=max_tokens)
     return task if system is None else replace(task, system=system)
+
+
+def in_tokens_of(model: str, task: Task, change: Callable[[Task], Task]) -> tuple[ModelSpec, Task]:
+    """Returns the pretrained actor, and the task in its tokens; a game has what `change` changes only then."""
+    from assay.tasks.adapters.pretrained import check_model_task, with_model
+
+    check_model_task(task)
+    actor = pinned(model)
+    made = with_model(task, actor)
+    return actor, change(made) if isinstance(made, ChatGame) else made
 
 
 def with_mark(task: Task, mark: str) -> Task:

@@ -13,7 +13,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import describe
-from assay.core.slots import ModelSpec, Scene, Task, most_decisions
+from assay.core.slots import Scene, Task, most_decisions
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine import evaluation
@@ -34,6 +34,7 @@ from assay.runs.checks import (
 )
 from assay.runs.config import precision_of, read_config, recorded
 from assay.runs.distributed.checks import check_gathering
+from assay.runs.language import in_tokens_of
 from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
 from assay.runs.options.group import parsed_group, record_of, words_of
@@ -178,7 +179,7 @@ def make_plan(
     options = options if not isinstance(method, str) else as_the_method_runs(options, method, found)
     found = changed_task(found, options)
     model = None if model is None else anchored(model)
-    actor, found = (None, found) if model is None else pretrained(model, found, options)
+    actor, found = (None, found) if model is None else in_tokens_of(model, found, options.language.task)
     changes = dict(settings or {})
     if isinstance(method, str):
         name: str | None = catalogue.find_method(method)[0]
@@ -281,17 +282,6 @@ def anchored(address: str) -> str:
         return str(own)
     game, files = catalogue.game_and_files(address)
     return game + anchored_files(files) if files else address
-
-
-def pretrained(model: str, task: Task, options: RunOptions) -> tuple[ModelSpec, Task]:
-    """Returns the pretrained actor, and the task in its tokens; a game has limits of its own only then."""
-    from assay.models.pretrained.transformers import pinned
-    from assay.tasks.adapters.pretrained import ChatGame, check_model_task, with_model
-
-    check_model_task(task)
-    actor = pinned(model)
-    made = with_model(task, actor)
-    return actor, options.language.task(made) if isinstance(made, ChatGame) else made
 
 
 def phases_of(plan: Plan) -> tuple[Phase, ...]:
