@@ -17,11 +17,11 @@ from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.checks import checked_path
 from assay.runs.given import given_task
-from assay.runs.language import temperature_of
+from assay.runs.language import in_tokens_of, temperature_of
 from assay.runs.notebook import html_table
 from assay.runs.options.group import parsed_group
 from assay.runs.options.scoring import RebuiltOptions, ScoringOptions
-from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
+from assay.runs.plan import Plan, anchored, changed_task, plan_of
 from assay.runs.ranges import range_of
 from assay.runs.rebuilt import rebuilt_plan
 from assay.runs.result import Run
@@ -253,7 +253,7 @@ def other_task(plan: Plan, task: Any) -> Task:
         is_pairs = isinstance(task, PairsTask)
         given = replace(task, prompts=all_held_out(task.prompts)) if is_pairs else all_held_out(task)
     found = changed_task(given, plan.options)
-    found = found if plan.model is None else pretrained(plan.model, found)[1]
+    found = found if plan.model is None else in_tokens_of(plan.model, found, plan.options.language.task)[1]
     if found.spec.action != plan.task.spec.action:
         what = f"'{found.name}' has other actions than '{plan.task.name}', on which the policy was trained"
         raise AssayError(f"{what}. Score it on a task of the same kind.")
