@@ -81,7 +81,8 @@ def stamped(file: str | Recorded, task: Task) -> Recorded:
 
 
 def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
-    """Returns the recipe with its offline datasets replaced by these files, in order.
+    """Returns the recipe with its offline datasets replaced by these files, in order; one file replaces several
+    datasets that the recipe does not tell apart.
 
     A cloning recipe that uses episodes of the task's expert clones the file's decisions instead.
     """
@@ -101,6 +102,8 @@ def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
         if isinstance(source, DemonstratedDecisions):
             source = Logged((files[0],), updates=source.minibatches)
         logs = source.logs
+        if len(files) == 1 and len({(log.origin, log.reward_scale) for log in logs}) == 1:
+            source, logs = replace(source, batch=len(logs) * source.batch), logs[:1]
         if len(files) != len(logs):
             raise AssayError(
                 f"recipe '{recipe.name}' learns from {len(logs)} datasets. Give --data {len(logs)} times, in order"

@@ -15,6 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.metrics import watched_in
 from assay.core.record import Experience
 from assay.core.slots import Scene
+from assay.datasets.recorded import Recorded, with_data
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.methods.fisor import BestOf, Diffusion, Feasible, WithCosts, WorstToCome, alphas, fisor, least_harm
@@ -232,3 +233,12 @@ def test_weights_at_a_limit_and_those_that_are_none_are_reported_and_watched() -
     metrics = Loop(recipe, steered_hazards(), seed=0, num_steps=1).step().metrics
     assert {"clipped_weights", "lost_weights"} <= set(metrics)
     assert {"clipped_weights", "lost_weights"} <= set(watched_in(fisor()))
+
+
+def test_one_file_stands_for_both_halves_of_the_data() -> None:
+    """Cautious and careless episodes are not told apart, so a user's data are one file."""
+    recipe = with_data(fisor(), (Recorded("costs.npz"),))
+    assert [log.path for log in recipe.source.logs] == ["costs.npz"]
+    assert recipe.source.batch == 2 * fisor().source.batch
+    with pytest.raises(AssayError, match="learns from 2 datasets"):
+        with_data(fisor(), tuple(Recorded(f"{place}.npz") for place in range(3)))
