@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assay.core.errors import AssayError
 from assay.runs.method_names import known_method, method_address
+from assay.runs.options.own import PARTS
 from assay.runs.user_code.addresses import Address, needed_address
 
 METHODS = ("name", "other", "first", "second")
@@ -19,8 +20,8 @@ COMPOSED = ("import *", "globals()", "__getattr__", "exec(")
 
 
 def refuse_unknown(options: argparse.Namespace) -> None:
-    """Raises AssayError for a method that does not exist, and for a reward or tool whose file does not or has no such
-    name. Whatever needs the code itself is checked later.
+    """Raises AssayError for a method that does not exist, and for a reward, tool or part whose file does not or has no
+    such name. Whatever needs the code itself is checked later.
     """
     for name in (vars(options).get(key) for key in METHODS):
         if isinstance(name, str) and name.strip() and method_address(name) is None:
@@ -35,8 +36,9 @@ def own_functions(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
         name = word.rpartition("=")[0] or word
         if name != VERIFIER:
             yield "--reward", name
-    for word in listed(options, "tool"):
-        yield "--tool", word
+    for option in ("tool", *PARTS):
+        for word in listed(options, option):
+            yield f"--{option}", word
 
 
 def listed(options: argparse.Namespace, key: str) -> list[str]:

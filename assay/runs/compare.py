@@ -16,7 +16,7 @@ from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.placement import Placement
 from assay.runs import ablation, comparison, hardware, search
-from assay.runs.given import MethodLike, given_method, is_of_this_process, named_task
+from assay.runs.given import MethodLike, given_data, given_method, is_of_this_process, named_task
 from assay.runs.in_turn import InTurn
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.options import RunOptions
@@ -44,7 +44,7 @@ def compare(
     warmup: int | None = None,
     evaluations: int | None = None,
     model: str | None = None,
-    data: Sequence[str] = (),
+    data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
     **keywords: Unpack[Keywords],
@@ -59,7 +59,7 @@ def compare(
     """
     several = isinstance(task, list) and bool(task) and all(isinstance(one, str) for one in task)
     tasks = [named_task(one) for one in (task if several else [task])]
-    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": tuple(data)}
+    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": given_data(data)}
     arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
     arms = arms_of(methods)
     pool, jobs = pool_of([*tasks, *(arm.method for arm in arms)], arguments, jobs)
@@ -81,7 +81,7 @@ def ablate(
     warmup: int | None = None,
     evaluations: int | None = None,
     model: str | None = None,
-    data: Sequence[str] = (),
+    data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
     **keywords: Unpack[Keywords],
@@ -92,7 +92,7 @@ def ablate(
     four. The other arguments are those of `assay.compare`.
     """
     word = named_task(task)
-    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": tuple(data)}
+    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": given_data(data)}
     arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
     one, other = given_method(first), given_method(second)
     pool, jobs = pool_of([word, one, other], arguments, jobs)
@@ -117,7 +117,7 @@ def tune(
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
     model: str | None = None,
-    data: Sequence[str] = (),
+    data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
     **keywords: Unpack[Keywords],
@@ -130,7 +130,7 @@ def tune(
     word, name = named_task(task), given_method(method)
     if isinstance(name, Recipe):
         raise AssayError(f"recipe '{name.name}' has no settings by a method's name. Give the function that makes it.")
-    told = {"settings": settings, "warmup": warmup, "model": model, "data": tuple(data), "preset": preset}
+    told = {"settings": settings, "warmup": warmup, "model": model, "data": given_data(data), "preset": preset}
     arguments = plan_arguments(told, options, keywords, None)
     pool, jobs = pool_of([word, name], arguments, jobs)
     folder = Path(out) if out is not None else search.folder_of(name, word)

@@ -85,36 +85,34 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Inferred:
+class Inferred(Evaluation):
     """Scores of the policy of another reward, inferred from data without training (`zero_shot`)."""
 
-    folder: Path
-    reward: str
-    found: zero_shot.ZeroShot
-
-    @property
-    def mean(self) -> Estimate:
-        """The mean reward of a decision, with its interval over episodes."""
-        return mean_interval(self.found.scores)
+    reward: str = ""
+    in_data: float = 0.0
+    """The mean reward of the data's states."""
 
     def lines(self) -> list[str]:
         """Returns the sentence that the command prints."""
-        mean, one = self.mean, self.found
         return [
-            f"{one.method} on {one.task} after {one.step} steps, policy inferred for {self.reward}: {formatted(mean)} "
-            f"a decision over {mean.count} held-out episodes; the data's states: {one.in_data:.4g}"
+            f"{self.method} on {self.task} after {self.step} steps, policy inferred for {self.reward}: "
+            f"{formatted(self.mean)} a decision over {self.mean.count} held-out episodes; the data's states: "
+            f"{self.in_data:.4g}"
         ]
 
     def facts(self) -> dict[str, Any]:
         """Returns the evaluation as JSON."""
-        mean, one = self.mean, self.found
-        facts = {"folder": str(self.folder), "task": one.task, "step": one.step, "reward": self.reward}
-        numbers = {"mean": mean.value, "low": mean.low, "high": mean.high, "count": mean.count}
-        return facts | numbers | {"data_mean": one.in_data}
+        mean = {"mean": self.mean.value, "low": self.mean.low, "high": self.mean.high, "count": self.mean.count}
+        facts = {"folder": str(self.folder), "task": self.task, "step": self.step, "reward": self.reward}
+        return facts | mean | {"data_mean": self.in_data}
 
-    def _repr_html_(self) -> str:
-        """Returns the scores of the inferred policy and of the data, for a notebook."""
-        return html_table(["a decision", "in the data"], [[formatted(self.mean), f"{self.found.in_data:.4g}"]])
+
+def inferred(folder: Path, asked: ScoringOptions) -> Inferred:
+    """Returns the scores of the policy of another reward (`assay.runs.zero_shot`)."""
+    assert asked.reward is not None
+    one = zero_shot.evaluate(folder, asked.reward, asked.data, asked.starts)
+    told = (folder, one.method, one.task, one.step, mean_interval(one.scores), "episodes", one.scores[:, None])
+    return Inferred(*told, reward=asked.reward, in_data=one.in_data)
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ def evaluate(
     accept_changed_code: bool = False,
     trust_code: bool = False,
     functions: Sequence[Any] | Mapping[str, Any] = (),
-) -> Evaluation | Inferred:
+) -> Evaluation:
     """Scores a run's policy on held-out starts; the words are those of `assay evaluate --help`.
 
     `run` is what `assay.train` returned, or a run folder. `task` is another task, as `assay.train` takes it. Device,
@@ -187,7 +185,7 @@ def evaluated(
     *,
     task: Any = None,
     accept_changed_code: bool = False,
-) -> Evaluation | Inferred:
+) -> Evaluation:
     """Returns what is asked of a run's policy; refuses what it cannot answer before anything is sampled."""
     asked.check()
     rebuilt.check()
@@ -195,7 +193,7 @@ def evaluated(
         store.check_target(asked.out, "--out ")
     folder = run.folder if isinstance(run, Run) else checked_path(run, "run")
     if asked.reward is not None:
-        return Inferred(folder, asked.reward, zero_shot.evaluate(folder, asked.reward, asked.data, asked.starts))
+        return inferred(folder, asked)
     is_here = isinstance(run, Run) and asked.checkpoint is None and rebuilt == RebuiltOptions() and not settings
     plan = run.plan if isinstance(run, Run) and run.plan is not None and is_here else None
     if plan is None:

@@ -7,15 +7,19 @@ class of environments, or a function that makes one.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
+from assay.datasets.dataset import Dataset
+from assay.datasets.files import from_arrays, write
 from assay.recipes.method import Method
-from assay.runs.given_rows import address_of_rows
+from assay.runs.given_rows import FOLDER, address_of_rows
 from assay.runs.user_code.addresses import PYTHON
 from assay.runs.user_code.methods_and_tasks import is_task
 from assay.runs.user_code.objects import address_of_object, remembered
@@ -62,6 +66,25 @@ def named_task(task: Any) -> str:
     """Returns a task as a word, as runs of a comparison need it; a `Task` is remembered under its name."""
     found = given_task(task)
     return found if isinstance(found, str) else remembered(found, found.name.replace("-", "_"))
+
+
+def given_data(data: Any) -> tuple[str, ...]:
+    """Returns offline datasets as files: paths and minari:ID as they are, a `Dataset` or a mapping of arrays as the
+    file that it is written to, named by its content. `data` is one of them or a list of several.
+    """
+    several = data if isinstance(data, list | tuple) else [data]
+    return tuple(str(one) if isinstance(one, str | Path) else str(written_data(one)) for one in several)
+
+
+def written_data(data: Any) -> Path:
+    """Returns the file of a `Dataset`, or of a mapping of arrays; AssayError for anything else."""
+    if isinstance(data, Mapping):
+        data = from_arrays({str(name): np.asarray(column) for name, column in data.items()}, {})
+    if not isinstance(data, Dataset):
+        what = "Give a file, minari:ID, a dict of arrays (observation, action, reward, terminal, ...), or a Dataset"
+        raise AssayError(f"data is a {type(data).__name__}. {what}.")
+    path = FOLDER / f"{data.hash}.safetensors"
+    return path if path.is_file() else write(data, path)
 
 
 def is_environment(value: Any) -> bool:

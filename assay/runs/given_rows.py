@@ -32,8 +32,12 @@ def written_rows(rows: Any) -> Path:
     lines = [json_line(row, place) for place, row in enumerate(iterate_rows(rows))]
     if not lines:
         raise AssayError('task has no rows. Give dicts such as {"prompt": ..., "answer": ...}')
-    text = "".join(lines)
-    path = FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsonl"
+    return written_text("".join(lines), ".jsonl")
+
+
+def written_text(text: str, ending: str) -> Path:
+    """Returns the file of a text, named by its content; an existing one is used again."""
+    path = FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{ending}"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from assay.core.errors import AssayError
-from assay.runs.pools import Child, Ended, Job, Pool
+from assay.core.faults import any_fault
+from assay.runs.pools import Child, Ended, Job, Pool, reason_of
 from assay.runs.progress import Mode
 from assay.runs.run import execute
 from assay.runs.user_code.consent import Code
@@ -31,10 +31,8 @@ class InTurn(Pool):
             try:
                 execute(child.job.plan(), child.job.folder, mode=Mode.SILENT)
                 ended.append(Ended(child, ""))
-            except AssayError as error:
-                ended.append(Ended(child, str(error)))
             except Exception as error:
-                ended.append(Ended(child, f"{type(error).__name__}: {error}"))
+                ended.append(Ended(child, reason_of(error), fault=any_fault(error)))
         return ended
 
     def stop(self, children: Sequence[Child]) -> None:

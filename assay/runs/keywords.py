@@ -6,6 +6,7 @@ holds it against the groups of options, where each is declared with its default 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -14,6 +15,7 @@ from typing import Any, TypedDict
 from assay.core.errors import AssayError
 from assay.core.hints import option_hint
 from assay.engine.placement import Placement
+from assay.runs.given_rows import written_text
 from assay.runs.options import RunOptions, run_options
 from assay.runs.options.group import flag, parsed_group
 from assay.runs.options.placement import PlacementOptions
@@ -26,6 +28,11 @@ FUNCTIONS = ("reward", "tool")
 """Options whose words name functions."""
 OBJECTS = ("judge", "wrapper", "loss", "advantage", "body")
 """Options whose words name functions, classes or objects, without weights."""
+
+FOLDERS = ("from", "reward_model")
+"""Options whose words name run folders; a run stands for its own."""
+TEXTS = {"judge_prompt": ".txt", "rubric": ".json"}
+"""Options whose words name files of text, and the endings of those that texts and criteria are written to."""
 
 
 class Keywords(TypedDict, total=False):
@@ -47,8 +54,8 @@ class Keywords(TypedDict, total=False):
     judge_prompt: str
     judge_pairs: bool
     judge_weight: float
-    rubric: str
-    reward_model: str
+    rubric: str | Sequence[Mapping[str, Any]]
+    reward_model: Any
     reward_model_weight: float
     # language tasks
     max_tokens: int
@@ -81,7 +88,7 @@ class Keywords(TypedDict, total=False):
     keep: int
     best: bool
     until: str
-    from_: str
+    from_: Any
     # separate samplers
     gatherers: int
     lag: int
@@ -122,6 +129,10 @@ def with_keywords(
             raise AssayError(f"'{word}' is no option.{near or ' `assay train --help` lists the options.'}")
         if word in OBJECTS:
             value = word_of_object(word, value)
+        elif word.rstrip("_") in FOLDERS and value is not None:
+            value = str(getattr(value, "folder", value))
+        elif word in TEXTS:
+            value = file_of_text(word, value)
         values[names[word.rstrip("_")]] = words_of_own(word, value) if word in FUNCTIONS else value
     where = {one.name: values.pop(one.name) for one in fields(PlacementOptions) if one.name in values}
     repeatable = {one.name for group in RunOptions() for one in fields(group) if isinstance(one.default, tuple)}
@@ -148,6 +159,15 @@ def words_of_own(option: str, value: Own) -> tuple[str, ...]:
     return tuple(
         one if isinstance(one, str) else address_of_function(one, option, place) for place, one in enumerate(several)
     )
+
+
+def file_of_text(option: str, value: Any) -> Any:
+    """Returns the file that a prompt with placeholders, or a list of criteria, is written to; a file's name stays."""
+    if isinstance(value, str) and "{" in value:
+        return str(written_text(value, TEXTS[option]))
+    if isinstance(value, list | tuple):
+        return str(written_text(json.dumps(list(value)), TEXTS[option]))
+    return value if value is None else str(value)
 
 
 def word_of_object(option: str, value: Any) -> Any:

@@ -33,7 +33,7 @@ from assay.runs.distributed.ledger import WorkStopped
 from assay.runs.distributed.ranks import Team
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
-from assay.runs.given import MethodLike, given_method, given_task
+from assay.runs.given import MethodLike, given_data, given_method, given_task
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.library_versions import check_base
 from assay.runs.options import RunOptions
@@ -163,7 +163,7 @@ def train(
     evaluations: int | None = None,
     placement: Placement | None = None,
     model: str | None = None,
-    data: Sequence[str] = (),
+    data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
     callbacks: Sequence[Callback] = (),
@@ -178,12 +178,12 @@ def train(
     `out` defaults to runs/<method>-<task>-<seed>. If the folder holds an unfinished run with the same settings, it is
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
     the task's demonstrations; `model`, a folder or hub id, replaces the small transformer by a pretrained language
-    model. `data` are files (see `assay.datasets.files`) that replace the recipe's offline datasets. `preset` names a
-    set of default settings: classic, mujoco or d4rl; None takes that of the task. Without a `placement` a pretrained
-    model is trained on a GPU if there is one (see `assay.runs.hardware`), anything else on the CPU. The other options
-    of the command line are keywords of the same name, `max_tokens=300, reward=f` (see `assay.runs.keywords`), or stand
-    in `options`; a reward or tool is an address or a function, several, or a mapping from each to its weight, a judge,
-    loss, advantage, body or wrapper is an address or an object.
+    model. `data` are files (see `assay.datasets.files`), datasets or dicts of arrays that replace the recipe's own
+    offline datasets. `preset` names a set of default settings: classic, mujoco or d4rl; None takes that of the task.
+    Without a `placement` a pretrained model is trained on a GPU if there is one (see `assay.runs.hardware`), anything
+    else on the CPU. The other options of the command line are keywords of the same name, `max_tokens=300, reward=f`
+    (see `assay.runs.keywords`), or stand in `options`; a reward or tool is an address or a function, several, or a
+    mapping from each to its weight, a judge, loss, advantage, body or wrapper is an address or an object.
 
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
@@ -202,7 +202,7 @@ def train(
         evaluations=evaluations,
         placement=placement,
         model=model,
-        data=data,
+        data=given_data(data),
         preset=preset,
         options=options,
     )

@@ -117,6 +117,35 @@ def test_advantages(tmp_path: Path) -> None:
     assert "give one number for each" in found["short_advantage"].broken[0].detail
 
 
+NETWORKS = """
+    from torch import nn
+
+    class Wide(nn.Module):
+        def __init__(self, shape):
+            super().__init__()
+            self.net = nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 8), nn.Tanh())
+
+        def forward(self, observation):
+            return self.net(observation)
+
+    class Mixing(Wide):
+        def forward(self, observation):
+            found = self.net(observation)
+            return found - found.mean(0)
+
+    class Helper(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+"""
+
+
+def test_networks(tmp_path: Path) -> None:
+    found = reports(tmp_path, NETWORKS)
+    assert {name: report.kind for name, report in found.items()} == {"Wide": "network", "Mixing": "network"}
+    assert found["Wide"].held
+    assert "rows_alone" in broken(found["Mixing"])
+
+
 def test_an_advantage_may_declare_that_it_is_centred() -> None:
     def raw(reward: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
         return reward

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 import assay
 from assay import recipes
 from assay.core.errors import AssayError
+from assay.datasets.files import read
 from assay.recipes.method import Method
 from assay.recipes.presets import TABLE
-from assay.runs.given import given_method, given_task
+from assay.runs.given import given_data, given_method, given_task
+from assay.runs.keywords import with_keywords
+from assay.runs.options import RunOptions
 from assay.runs.plan import plan_of, repeat_command
 from assay.runs.user_code import objects
 
@@ -142,6 +146,52 @@ def test_digests_are_of_the_source_and_not_of_addresses() -> None:
     assert list(objects.texts_of(namespace["A"])) == list(objects.texts_of(other["A"]))
     exec("class A:\n    def f(self):\n        return (lambda x: x + 2)(2)", other)
     assert list(objects.texts_of(namespace["A"])) != list(objects.texts_of(other["A"]))
+
+
+def test_arrays_are_offline_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    seen = draw.normal(size=(65, 3)).astype(np.float32)
+    arrays = {
+        "observation": seen[:-1], "next_observation": seen[1:], "action": draw.uniform(-2, 2, (64, 1)),
+        "reward": draw.normal(size=64), "terminal": np.zeros(64, bool), "truncated": np.arange(64) % 16 == 15,
+    }  # fmt: skip
+    (file,) = given_data(arrays)
+    assert given_data([Path(file), "minari:x"]) == (file, "minari:x")
+    assert given_data(read(file)) == (file,), "the same content is the same file"
+    run = assay.train("bc", "pendulum", data=arrays, steps=1, eval_episodes=1, out="run")
+    assert [one.path for one in plan_of(run.folder).data] == [str(Path(file).resolve())]
+    with pytest.raises(AssayError, match="data is a int"):
+        given_data(3)
+
+
+def test_a_run_stands_for_its_folder_and_texts_for_their_files(
+    walked: assay.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = {
+        "from_": walked,
+        "judge": "http://localhost:1/v1",
+        "judge_prompt": "Rate {completion}",
+        "rubric": [{"a": 1}],
+    }
+    options = with_keywords(RunOptions(), None, told)[0]
+    assert options.cadence.from_ == str(walked.folder)
+    assert options.own.judge_prompt is not None
+    assert options.own.rubric is not None
+    assert Path(options.own.judge_prompt).read_text() == "Rate {completion}"
+    assert json.loads(Path(options.own.rubric).read_text()) == [{"a": 1}]
+    assert with_keywords(RunOptions(), None, {"rubric": "mine.json"})[0].own.rubric == "mine.json"
+
+
+def test_a_function_that_makes_recipes_is_tuned_here(tmp_path: Path) -> None:
+    def mine(preset: Any) -> assay.Recipe:
+        return replace(recipes.rloo(preset), name="mine")
+
+    how = {"trials": 1, "tuning_seeds": 1, "seeds": 1, "steps": 1, "out": tmp_path / "out"}
+    assert len(assay.tune(mine, "bandit", {"policy.learning_rate": [0.1]}, **how).trials) == 1
+    with pytest.raises(AssayError, match="Give the function that makes it"):
+        assay.tune(recipes.rloo(TABLE), "bandit", {"policy.learning_rate": [0.1]})
 
 
 def test_words_and_files_stay_words() -> None:

@@ -115,7 +115,7 @@ def test_other_methods_and_other_options_are_refused(run: tuple[Path, Path], tmp
         zero_shot.evaluate(tmp_path / "bc", f"{run[1]}:right")
     for words, message in (
         (["--data", "x.npz"], "Add --reward"),
-        (["--reward", "rewards.py"], "Use FILE.py:FUNCTION"),
+        (["--reward", "rewards.py"], "there is no file 'rewards.py'"),
         (["--reward", f"{run[1]}:right", "--samples", "3"], "always acts with its mode"),
     ):
         assert cli.main(["evaluate", str(run[0]), *words]) == 2

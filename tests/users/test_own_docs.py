@@ -39,7 +39,7 @@ def test_every_file_and_command_of_the_documentation_works(
     Path("rubric.txt").write_text("Rate {completion}. Score: N")
     server.answer = lambda prompt: "Better: A" if "Better" in prompt else "Score: 6"
     commands = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.S) for line in block.splitlines()]
-    assert len(commands) == 21
+    assert len(commands) == 22
     for command in commands:
         words = shlex.split(command.replace("http://HOST:8000/v1", server.url))[1:]
         is_policy = words[0] == "train" and "--model" in words and words[1] != "reward-model"

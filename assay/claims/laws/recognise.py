@@ -9,6 +9,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from torch import nn
+
 from assay.claims.discover import slot_of
 from assay.claims.laws.bench import benches_of, smaller
 from assay.claims.laws.contracts import CONTRACTS
@@ -23,10 +25,12 @@ from assay.core.calls import FIRST
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Progress
+from assay.models.bodies.module import ModuleBody
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.functions import MINE
 from assay.runs.user_code.methods_and_tasks import method_of
 
+NETWORK = "network"
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
 
 
@@ -42,8 +46,12 @@ class Thing:
 
 # ---------------------------------------------------------------------------------------------------- classes
 def kind_of(cls: type) -> str | None:
-    """Returns the slot that a class inherits, "environment" for one that can be reset and stepped, or None."""
+    """Returns the slot that a class inherits, "environment" for one that can be reset and stepped, "network" for a
+    module that is made of an observation's shape, or None.
+    """
     slot = slot_of(cls)
+    if slot is None and issubclass(cls, nn.Module) and required_of(cls) == ["shape"]:
+        return NETWORK
     if slot is None and all(callable(getattr(cls, name, None)) for name in ("reset", "step")):
         return ENVIRONMENT
     return slot
@@ -181,4 +189,6 @@ def check_class(kind: str, cls: type) -> list[Finding]:
     """Checks the laws on every instance of a class; an environment is made by the class itself."""
     if kind == ENVIRONMENT:
         return check_environment(cls)
+    if kind == NETWORK:
+        return CONTRACTS["body"].check(ModuleBody(cls))
     return [finding for instance in instances(cls) for finding in CONTRACTS[kind].check(instance)]
