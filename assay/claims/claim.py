@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,12 @@ class Exact:
         given = [bound for bound in (self.equals, self.at_most, self.at_least) if bound is not None]
         if len(given) != 1:
             raise AssayError(f"exact claim '{self.name}' needs exactly one of equals, at_most, at_least")
+        if not takes(self.function, 0):
+            what = f"has function={self.function!r}; give a function without arguments"
+            raise AssayError(f"exact claim '{self.name}' {what} that returns a number")
+        for name, number in (("the bound", given[0]), ("tolerance", self.tolerance)):
+            if not isinstance(number, int | float) or math.isnan(number):
+                raise AssayError(f"exact claim '{self.name}' has {number!r} as {name}; give a number")
 
     def run(self) -> Finding:
         """Computes the number and compares it; a note of an exception names the claim."""
@@ -68,6 +75,19 @@ class Exact:
             return Finding(self.name, number, f"<= {self.at_most:g}", number <= self.at_most)
         assert self.at_least is not None
         return Finding(self.name, number, f">= {self.at_least:g}", number >= self.at_least)
+
+
+def takes(function: Any, num: int) -> bool:
+    """Returns whether a function can be called with so many arguments; True where Python does not know them."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(num))
+    except TypeError:
+        return False
+    except ValueError:  # written in C
+        return True
+    return True
 
 
 # ---------------------------------------------------------------------------------------------------- measured
@@ -260,9 +280,9 @@ class Measured:
             if not isinstance(value, kind):
                 words = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
                 yield f"has {name}={value!r}; give one of {words}"
-        if not isinstance(self.ours, Recipe) and not callable(self.ours):
+        if not isinstance(self.ours, Recipe) and not takes(self.ours, 1):
             yield f"has ours={self.ours!r}; give a recipe, or a function from seed to score"
-        if not isinstance(self.theirs, Recipe | int | float) and not callable(self.theirs):
+        if not isinstance(self.theirs, Recipe | int | float) and not takes(self.theirs, 1):
             yield f"has theirs={self.theirs!r}; give a recipe, a function from seed to score, or a number"
         if self.ours is self.theirs or (isinstance(self.ours, Recipe) and self.ours == self.theirs):
             yield "compares a side with itself; give a rival that differs"

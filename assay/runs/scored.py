@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
+from assay.core.score_range import Range
 from assay.core.settings import settings
 from assay.core.slots import Task, TextTask
 from assay.core.verifier import COMPONENT
@@ -28,6 +30,7 @@ from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.scoring import check_scored
 from assay.tasks.language.textfile import Rows
 from assay.tasks.language.votes import Vote, listed, reordered, sampled
 
@@ -43,15 +46,21 @@ class Scored:
     more: dict[str, float]
     rows: list[list[dict[str, Any]]]
     rewards: dict[str, np.ndarray] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def of(self, name: str | None) -> Scored:
-        """Returns the scores by one reward alone; all of them for None. A reward that does not apply counts 0."""
-        return self if name is None else replace(self, values=np.nan_to_num(self.rewards[name]))
+        """Returns the scores by one reward alone, mapped from its declared range to 0..1; all of them for None. A
+        reward that does not apply counts 0.
+        """
+        if name is None:
+            return self
+        low, high = self.ranges.get(name, (0.0, 1.0))
+        return replace(self, values=np.nan_to_num((self.rewards[name] - low) / (high - low)))
 
 
 def check_asked(options: ScoringOptions, task: Task) -> None:
     """Refuses what the task cannot answer: votes and shares of right answers without prompts, a reward that it lacks,
-    and shares of right answers by a sum of rewards.
+    and shares of right answers by a sum of rewards, or by one that is graded.
     """
     if options.votes:
         if not isinstance(task, PromptTask):
@@ -59,15 +68,41 @@ def check_asked(options: ScoringOptions, task: Task) -> None:
         reordered(task.items.item(0, 1), range(len(listed(task.items.item(0, 1)))))  # refuses what a vote cannot show
     if (options.passk or options.majority) and not isinstance(task, TextTask):
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
-    scorer = task.scorer if isinstance(task, PromptTask | DialogueTask) else None
-    rewards = scorer.rewards if isinstance(scorer, Ranged) else scorer
-    names = list(rewards.weights) if isinstance(rewards, OwnRewards) else []
+    rewards, ranges = own_rewards(task)
+    names = [] if rewards is None else list(rewards.weights)
     if options.of is not None and options.of not in names:
         has = f"its rewards are {', '.join(names)}" if names else "it has a verifier alone"
         raise AssayError(f"--of is '{options.of}', but of '{task.name}' {has}. Name one of its rewards, or remove it.")
     if (options.passk or options.majority) and len(names) > 1 and options.of is None:
         what = "--passk and --majority count right answers, and this run's scores are sums of"
         raise AssayError(f"{what} {', '.join(names)}. Add --of {names[0]}, or another one that is 0 or 1.")
+    if rewards is not None and (options.passk or options.majority):
+        check_binary(task, rewards, options.of, ranges)
+
+
+def own_rewards(task: Task) -> tuple[OwnRewards | None, Mapping[str, Range]]:
+    """Returns the own rewards that score a task, and the ranges that they declare; None where its verifier does."""
+    scorer = task.scorer if isinstance(task, PromptTask | DialogueTask) else None
+    if isinstance(scorer, Ranged):
+        return scorer.rewards, scorer.ranges
+    return (scorer if isinstance(scorer, OwnRewards) else None), {}
+
+
+def check_binary(task: Task, rewards: OwnRewards, name: str | None, ranges: Mapping[str, Range]) -> None:
+    """Refuses a reward by name, or the only one, that is at neither end of its range on right, wrong and empty
+    completions of the first prompts: it would be refused after the sampling.
+    """
+    low, high = ranges.get(name or "", (0.0, 1.0))
+    if name is not None:
+        rewards = OwnRewards({key: one for key, one in rewards.components.items() if key == name}, {name: 1.0})
+        task = replace(cast(PromptTask, task), scorer=rewards)
+    rows, values = check_scored(task)
+    graded = [(row, value) for row, value in zip(rows, values, strict=True) if value not in (low, high)]
+    if graded:
+        said = text.escaped(str(graded[0][0]["completion"]), 40)
+        told = f"reward {', '.join(rewards.weights)} gives {graded[0][1]:g} for '{said}'"
+        what = f"--passk and --majority count right answers; {told}"
+        raise AssayError(f"{what}, neither {low:g} nor {high:g}. Name another with --of, or remove them.")
 
 
 def scored(options: ScoringOptions, task: Task, policy: Any, reference: Any, rows: int = 0) -> Scored:
@@ -83,7 +118,7 @@ def scored(options: ScoringOptions, task: Task, policy: Any, reference: Any, row
     parts = {} if found.played is None else found.played.extra
     named = {name.removeprefix(COMPONENT): value for name, value in parts.items() if name.startswith(COMPONENT)}
     rewards = {name: value.double().cpu().numpy().reshape(values.shape) for name, value in named.items()}
-    return Scored(values, labels, found.more, answers, rewards)
+    return Scored(values, labels, found.more, answers, rewards, own_rewards(task)[1])
 
 
 def passed(found: Scored, ks: list[int]) -> tuple[Estimate, ...]:

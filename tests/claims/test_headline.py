@@ -53,6 +53,7 @@ def test_the_list_shows_the_headline_where_the_record_has_more(monkeypatch: pyte
         ({"expect": "above"}, "expect='above'; give one of Expect.ABOVE"),
         ({"ours": 1.0}, "ours=1.0; give a recipe"),
         ({"theirs": "grpo"}, "theirs='grpo'; give a recipe"),
+        ({"ours": lambda: 1.0}, "give a recipe, or a function from seed"),
         ({"metric": "pass_rate"}, "metric='pass_rate'; give one such as Final"),
         ({"theirs": recipes.rloo(TABLE)}, "trains a recipe without a task"),
         ({"steps": 0}, "steps=0; give 1 or more"),
@@ -65,6 +66,22 @@ def test_arguments_are_checked_when_the_claim_is_made(wrong: dict[str, object], 
     right = {"name": "m", "task": "", "ours": lambda seed: 1.0, "theirs": 0.0}
     with pytest.raises(AssayError, match=f"measured claim 'm' .*{words}"):
         Measured(**(right | wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"function": 3.0}, "function=3.0; give a function without arguments"),
+        ({"function": lambda seed: 0.0}, "give a function without arguments"),
+        ({"equals": "0"}, "'0' as the bound; give a number"),
+        ({"tolerance": float("nan")}, "nan as tolerance"),
+        ({"at_most": 1.0}, "exactly one of equals"),
+    ],
+)
+def test_arguments_of_an_exact_claim_are_checked_when_it_is_made(wrong: dict[str, object], words: str) -> None:
+    right = {"name": "m", "function": lambda: 0.0, "equals": 0.0}
+    with pytest.raises(AssayError, match=f"exact claim 'm' .*{words}"):
+        Exact(**(right | wrong))  # type: ignore[arg-type]
 
 
 def test_a_claim_expects_above_and_is_about_a_mechanism_unless_it_says_otherwise() -> None:

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from assay.cli.main import main
 from assay.core import store
 from assay.runs.run import load
+from assay.runs.scored import Scored, passed
 from tests.optional import Optional
 
 transformers = Optional("transformers")
@@ -89,6 +91,8 @@ def test_right_answers_are_counted_by_one_of_several_rewards(
     assert (code, "this run's scores are sums of correct, brief. Add --of correct" in errors) == (2, True)
     code, _, errors = answered(capsys, *words, "--of", "right")
     assert (code, "its rewards are correct, brief" in errors) == (2, True)
+    code, _, errors = answered(capsys, *words, "--of", "brief")
+    assert (code, "reward brief gives" in errors, "neither 0 nor 1" in errors) == (2, True, True), "before sampling"
     code, out, _ = answered(capsys, *words, "--of", "correct", "--out", str(tmp_path / "scores.jsonl"), "--json")
     facts, lines = json.loads(out), (tmp_path / "scores.jsonl").read_text().splitlines()
     found = [json.loads(line)["rewards"] for line in lines]
@@ -97,6 +101,14 @@ def test_right_answers_are_counted_by_one_of_several_rewards(
     assert facts["pass@1 of correct"]["value"] == pytest.approx(mean)
     assert facts["correct"]["value"] == pytest.approx(mean)
     assert facts["mean"] > mean, "the score is the sum of both"
+
+
+def test_one_reward_is_counted_in_units_of_its_range() -> None:
+    rewards = {"sign": np.array([[-1.0, 1.0], [np.nan, 1.0]]), "plain": np.array([[0.0, 1.0], [1.0, 1.0]])}
+    found = Scored(np.zeros((2, 2)), np.arange(2), {}, [], rewards, {"sign": (-1.0, 1.0)})
+    assert found.of("sign").values.tolist() == [[0.0, 1.0], [0.0, 1.0]], "what does not apply counts 0"
+    assert found.of("plain").values.tolist() == rewards["plain"].tolist()
+    assert passed(found.of("sign"), [1])[0].value == 0.5
 
 
 def test_another_file_is_held_out_as_a_whole(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,17 @@ def test_claims_are_no_part_of_the_code_that_trains_and_an_edit_of_them_is_loade
         assert digests(str(path)) != before
 
 
+def test_a_claim_with_a_name_of_its_own_is_no_part_of_the_code_that_trains(tmp_path: Path) -> None:
+    path, head = tmp_path / "mine.py", "from assay.claims import Exact\nfrom far import Rate\n"
+    path.write_text(f"{head}FIRST = Exact('it counts', len, equals=0.0)\nRATE = Rate(1)\nCLAIMS = (FIRST,)\n")
+    (tmp_path / "far.py").write_text("Rate = int\n")
+    before = digests(str(path))
+    path.write_text(f"{head}FIRST = Exact('it counts well', len,\n    equals=0.0)\nRATE = Rate(1)\nCLAIMS = (FIRST,)\n")
+    assert digests(str(path)) == before
+    path.write_text(f"{head}FIRST = Exact('it counts', len, equals=0.0)\nRATE = Rate(2)\nCLAIMS = (FIRST,)\n")
+    assert digests(str(path)) != before, "a call of other code trains"
+
+
 def test_an_import_path_is_found_without_importing_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, loud__things="raise RuntimeError('imported')")
     (tmp_path / "loud" / "__init__.py").write_text("raise RuntimeError('imported')")

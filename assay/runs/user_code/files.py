@@ -23,8 +23,8 @@ NOT_LOCAL = {*sys.stdlib_module_names, "assay"}
 def digests(source: str) -> dict[str, str]:
     """Returns sixteen hex digits of the SHA-256 of each file of a source, by its path relative to the source's folder.
 
-    The statement CLAIMS = ... of a file is left out: what a method promises does not change its runs. AssayError if a
-    file cannot be read or is not Python.
+    Claims in a file are left out (see `without_claims`): what a method promises does not change its runs. AssayError if
+    a file cannot be read or is not Python.
     """
     if is_given(source):
         return function_digest(source)
@@ -36,19 +36,27 @@ def digests(source: str) -> dict[str, str]:
 
 
 def without_claims(path: Path) -> bytes:
-    """Returns a file's bytes without the lines of a statement CLAIMS = ... at the top level; one that shares a line
-    with another statement stays.
+    """Returns a file's bytes without the lines of statements CLAIMS = ... and NAME = Measured(...), or another call of
+    what the file imports from assay.claims, at the top level; one that shares a line with another statement stays.
     """
     text = path.read_bytes()
     body = ast.parse(text, str(path)).body if b"CLAIMS" in text else []
     lines = text.split(b"\n")
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "assay.claims"]
+    makers = {alias.asname or alias.name for node in imports for alias in node.names}
     for node in reversed(body):
         rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         is_alone = not any(other is not node and {other.lineno, other.end_lineno} & set(rows) for other in body)
-        names = [one.id for one in getattr(node, "targets", ()) if isinstance(one, ast.Name)]
-        if names == ["CLAIMS"] and is_alone:
+        if is_alone and isinstance(node, ast.Assign) and states_claims(node, makers):
             del lines[rows.start - 1 : rows.stop - 1]
     return b"\n".join(lines)
+
+
+def states_claims(node: ast.Assign, makers: set[str]) -> bool:
+    """Returns whether an assignment names claims: it is that of CLAIMS, or of a call of one of these functions."""
+    names = [one.id for one in node.targets if isinstance(one, ast.Name)]
+    maker = node.value.func if isinstance(node.value, ast.Call) else None
+    return names == ["CLAIMS"] or (isinstance(maker, ast.Name) and maker.id in makers)
 
 
 def file_of(source: str) -> Path:
