@@ -71,6 +71,10 @@ def factor_table(first: str, second: str, found: list[ablation.Factor]) -> Table
     return table
 
 
+COLUMNS = ("share", "added", "removed", "interaction")
+"""Columns of estimates."""
+
+
 def show(facts: dict[str, Any], out: Console) -> None:
     """Prints the shares, the total, and how they are to be read."""
     first, second = facts["first"], facts["second"]
@@ -78,11 +82,13 @@ def show(facts: dict[str, Any], out: Console) -> None:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("part", "share", f"added to {second}", f"removed from {first}", "interaction"):
         table.add_column(heading)
+    columns = {name: [row[name] for row in facts["rows"]] for name in COLUMNS}
+    places = {name: comparison_tables.even(found) for name, found in columns.items()}
     for row in facts["rows"]:
-        numbers = (comparison_tables.coloured(row[name]) for name in ("share", "added", "removed", "interaction"))
+        numbers = (comparison_tables.coloured(row[name], places[name]) for name in COLUMNS)
         needs = f" (with {', '.join(row['needs'])})" if "needs" in row else ""
         table.add_row(Text(row["short"], style="bold").append(needs, style="not bold dim"), *numbers)
-    table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"]))
+    table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"], places["share"]))
     out.print(table)
     how = "over all orders of adding the parts" if facts["complete"] else "of added and removed"
     out.print(f"share: mean {how}; interaction: removed - added; intervals 95 %", style="dim")

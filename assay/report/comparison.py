@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,14 +18,16 @@ from rich.text import Text
 from assay.core.errors import AssayError
 from assay.core.faults import Fault
 from assay.report import page
+from assay.report.estimates import even_ends, interval_words
 from assay.report.results import FEWEST_PAIRS
-from assay.runs.comparison import Outcome, Setup, aggregate, plain_name, rows
+from assay.runs.answer import answer
+from assay.runs.comparison import Outcome, Setup, aggregate, compared_pairs, plain_name, rows
 from assay.runs.folder import METRICS
 from assay.runs.jobs import Failure
 from assay.runs.plot import curve, learning_curve
 from assay.runs.pools import Child
 from assay.runs.progress import duration
-from assay.statistics.intervals import Estimate, digits, number
+from assay.statistics.intervals import Estimate, digits, even_decimals, number
 from assay.statistics.tuning import Tuned
 
 
@@ -114,8 +115,10 @@ def time_left(outcome: Outcome, running: Sequence[Child], setup: Setup) -> float
 
 # ---------------------------------------------------------------------------------------------------- at the end
 def show(outcome: Outcome, console: Console) -> None:
-    """Prints tables, failures and missing runs."""
+    """Prints the answer in one line, then tables, failures and missing runs."""
     first = outcome.setup.arms[0].name
+    if told := answer(compared_pairs(outcome)):
+        console.print(Text(told, style="bold"))
     for task in outcome.setup.tasks:
         console.print(task_table([row for row in rows(outcome) if row["task"] == task], task, first))
     if is_uneven(rows(outcome)):
@@ -172,12 +175,14 @@ def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Tab
         table.add_column(
             heading, justify="right" if heading in ("seeds", "time per run", "decisions per run") else "left"
         )
+    places = even(row["score"] for row in found)
+    minus = even(row["difference"] for row in found)
     for row in found:
-        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['seeds']}", cell(row["score"])]
+        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['seeds']}", cell(row["score"], places)]
         if row["failed"]:
             cells[1] = Text(f"{row['seeds']} ({row['failed']} failed)", style="red")
         if several:
-            cells += [coloured(row["difference"]), share(row["improvement"])]
+            cells += [coloured(row["difference"], minus), share(row["improvement"])]
         cells += [duration(row["seconds"]) if row["seconds"] is not None else ""]
         cells += [f"{row['decisions']:,.0f}" if row["decisions"] is not None else ""]
         table.add_row(*cells)
@@ -187,10 +192,11 @@ def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Tab
 def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: int) -> Table:
     """Returns the table over all tasks."""
     table = Table(title=f"over {num_tasks} tasks", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for heading in ("arm", "seeds", "interquartile mean", f"P(better than {first})"):
+    for heading in ("arm", "seeds", "interquartile mean (share of the range)", f"P(better than {first})"):
         table.add_column(heading)
+    places = even(row["iqm"] for row in found)
     for row in found:
-        middle = cell(row["iqm"]) if row["iqm"] else Text("scales differ", style="dim")
+        middle = cell(row["iqm"], places) if row["iqm"] else Text("scales differ", style="dim")
         table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, share(row["improvement"]))
     return table
 
@@ -202,18 +208,23 @@ def share(estimate: Mapping[str, Any] | None) -> Text:
     return cell(estimate)
 
 
-def cell(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> Text:
-    """Returns an estimate as '0.42 [0.37, 0.47]'."""
+def even(column: Iterable[Mapping[str, Any] | None]) -> int | None:
+    """Returns the decimals that all estimates of a column have."""
+    return even_decimals(Estimate(**one) for one in column if one is not None and one["count"] > 1)
+
+
+def cell(estimate: Mapping[str, Any] | None, decimals: int | None = None, *, signed: bool = False) -> Text:
+    """Returns an estimate as '0.42 [0.37, 0.47]', with the decimals of its column."""
     if estimate is None or not estimate["count"]:
         return Text("")
-    value, low, high = digits(Estimate(**estimate), signed=signed)
+    value, low, high = digits(Estimate(**estimate), signed=signed, decimals=decimals)
     text = Text(value, style="bold")
     return text.append(f" [{low}, {high}]", style="dim not bold") if estimate["count"] > 1 else text
 
 
-def coloured(estimate: Mapping[str, Any] | None) -> Text:
+def coloured(estimate: Mapping[str, Any] | None, decimals: int | None = None) -> Text:
     """Returns a difference, green or red if its interval excludes zero."""
-    text = cell(estimate, signed=True)
+    text = cell(estimate, decimals, signed=True)
     if estimate and estimate["count"] > 1 and (estimate["low"] > 0 or estimate["high"] < 0):
         text.stylize("green" if estimate["low"] > 0 else "red")
     return text
@@ -246,7 +257,10 @@ MOST_RUNS = 40
 
 
 def print_report(data: Mapping[str, Any], out: Console) -> None:
-    """Prints a page's data: its runs if they are few, a row for each arm and task, failed and missing runs."""
+    """Prints a page's data: the answer, its runs if they are few, a row for each arm and task, failed and missing runs.
+    """
+    if data["comparison"]["answer"]:
+        out.print(Text(data["comparison"]["answer"], style="bold"))
     if len(data["runs"]) <= MOST_RUNS:
         out.print(run_table(data))
         out.print()
@@ -283,26 +297,17 @@ def arm_table(found: Sequence[Mapping[str, Any]], title: str) -> Table:
     headings = ["arm", "finished", "score", *([f"minus {first}"] if several else []), "steps", "decisions per run"]
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("arm", "score") or "minus" in heading else "right")
-    for row in found:
-        score = Text(interval_words(row["estimate"], row["low"], row["high"]) or "no evaluation yet")
+    scores = [{"value": row["estimate"], "low": row["low"], "high": row["high"]} for row in found]
+    places, apart = even_ends(scores), even_ends([row["difference"] or {} for row in found])
+    for row, one in zip(found, scores, strict=True):
+        score = Text(interval_words(one, places) or "no evaluation yet")
         score.append(" so far" if row["so_far"] else "", style="yellow")
         cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['finished']} of {row['seeds']}", score]
         if several:
-            minus = row["difference"] or dict.fromkeys(("value", "low", "high"))
-            cells.append(interval_words(minus["value"], minus["low"], minus["high"], signed=True))
+            cells.append(interval_words(row["difference"] or {}, apart, signed=True))
         cells += ["" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "decisions")]
         table.add_row(*cells)
     return table
-
-
-def interval_words(value: float | None, low: float | None, high: float | None, *, signed: bool = False) -> str:
-    """Returns '0.42 [0.37, 0.47]', the value alone if its interval is not known, '' without a value."""
-    if value is None:
-        return ""
-    is_known = low is not None and high is not None
-    three = Estimate(value, -math.inf if low is None else low, math.inf if high is None else high, 1)
-    shown, *ends = digits(three, signed=signed)
-    return f"{shown} [{ends[0]}, {ends[1]}]" if is_known else shown
 
 
 def show_search(found: Tuned, console: Console) -> None:

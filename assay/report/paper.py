@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.store import write_text
+from assay.report.estimates import even_ends, with_ends
 from assay.runs.terminal import printable
-from assay.statistics.intervals import Estimate, digits
+from assay.statistics.intervals import digits
 
 COLUMNS = (
     "arm", "task", "unit", "score", "low", "high", "seeds", "finished", "failed", "missing", "running", "difference",
@@ -83,10 +84,14 @@ def latex_text(comparison: Mapping[str, Any], methods: str) -> str:
     for task in tasks:
         lines.append(r"    \midrule")
         lines.append(rf"    \multicolumn{{{len(heads)}}}{{l}}{{\emph{{{escaped(task)}}}}} \\")
-        for row in [one for one in rows if one["task"] == task]:
-            cells = [escaped(row["arm"]), scored(row)]
+        here = [one for one in rows if one["task"] == task]
+        places = even_ends(score_of(row) for row in here)
+        apart = even_ends(row["difference"] or {} for row in here)
+        for row in here:
+            so_far = r" (so far)" if row["so_far"] else ""
+            cells = [escaped(row["arm"]), estimated(score_of(row), places) + so_far]
             is_first = row["over"] == row["arm"]
-            cells += ["baseline" if is_first else estimated(row["difference"], signed=True)] if several else []
+            cells += ["baseline" if is_first else estimated(row["difference"], apart, signed=True)] if several else []
             lines.append(f"    {' & '.join(cells + counts(row))} \\\\")
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join([*lines, *commented(methods)]) + "\n"
@@ -101,21 +106,18 @@ def caption(comparison: Mapping[str, Any]) -> str:
     )
 
 
-def scored(row: Mapping[str, Any]) -> str:
-    """Returns the score of a row; of an arm without a finished run it is marked."""
-    one = {"value": row["estimate"], "low": row["low"], "high": row["high"]}
-    return estimated(one) + (r" (so far)" if row["so_far"] else "")
+def score_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the score of a row with its interval."""
+    return {"value": row["estimate"], "low": row["low"], "high": row["high"]}
 
 
-def estimated(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> str:
-    """Returns an estimate as '$0.42$ [$0.37$, $0.47$]'; a dash for what is not known."""
-    if estimate is None or estimate["value"] is None:
+def estimated(estimate: Mapping[str, Any] | None, decimals: int | None = None, *, signed: bool = False) -> str:
+    """Returns an estimate as '$0.42$ [$0.37$, $0.47$]', with the decimals of its column; a dash without a value."""
+    three = None if estimate is None else with_ends(estimate)
+    if three is None:
         return "--"
-    if estimate["low"] is None or estimate["high"] is None:
-        return formula(digits(Estimate(estimate["value"], -math.inf, math.inf, 1), signed=signed)[0])
-    three = digits(Estimate(estimate["value"], estimate["low"], estimate["high"], 2), signed=signed)
-    value, low, high = map(formula, three)
-    return f"{value} [{low}, {high}]"
+    value, low, high = map(formula, digits(three, signed=signed, decimals=decimals))
+    return f"{value} [{low}, {high}]" if math.isfinite(three.low + three.high) else value
 
 
 def formula(number: str) -> str:

@@ -21,15 +21,17 @@ import numpy as np
 from assay.report.arms import Absent, Plans, without_result
 from assay.report.page_runs import Run
 from assay.report.units import held_out, score_words
+from assay.runs.answer import answer, clearest_task, pairs_of
+from assay.runs.comparison import FEWEST_RUNS, RESAMPLES
 from assay.runs.ranges import Range, known_range
 from assay.statistics.curves import performance_profile
 from assay.statistics.intervals import Estimate, Values, difference_interval, inside, mean_interval, widths
 from assay.statistics.scores import Resampling, improvement_of, iqm_of, mean_of, median_of, optimality_gap_of
 
-THRESHOLDS, RESAMPLES, MOST_PAIRS = 61, 2000, 45
-"""Points of a profile, resamples of an interval, and the most pairs of arms that get one."""
-FEWEST_PAIRS, FEWEST_RUNS = 5, 3
-"""With fewer seeds a bootstrap interval of a probability of improvement, or of an aggregate, is too narrow to show."""
+THRESHOLDS, MOST_PAIRS = 61, 45
+"""Points of a profile, and the most pairs of arms that get an interval."""
+FEWEST_PAIRS = 5
+"""With fewer seeds a bootstrap interval of a probability of improvement is too narrow to show."""
 Scores: TypeAlias = "dict[str, dict[str, dict[int, float]]]"  # task -> arm -> seed -> score
 ALL_TASKS = ""
 """The task of what is over all tasks."""
@@ -79,7 +81,10 @@ def results_of(runs: Sequence[Run], plans: Plans, given: Mapping[str, Range] | N
 def compared(results: Results) -> dict[str, Any]:
     """Returns rows, profiles, aggregates and the improvement matrix as JSON."""
     scores = scores_of(results)
+    pairs = pairs_of(scores, results.ranges)
     return {
+        "answer": answer(pairs),
+        "opens": clearest_task(pairs),
         "rows": [row(results, task, arm, scores[task]) for task in results.tasks for arm in scores[task]],
         "profiles": profiles(scores, results.ranges),
         "aggregates": aggregates(scores, results.ranges),
@@ -124,13 +129,14 @@ def row(results: Results, task: str, arm: str, scores: Mapping[str, Mapping[int,
     ] + [{"run": "", "seed": one.seed, "reason": one.reason} for one in absent if one.reason]
     a, b, is_paired = matched(scores[arm], scores[first])
     is_other = arm != first and bool(len(a) and len(b))
-    limits = known_range(results.config(task)) if len(values) > 1 else None  # one seed has no interval
+    limits = results.ranges.get(task) if len(values) > 1 else None  # one seed has no interval
+    minus = difference_interval(a, b, paired=is_paired, binary=False)  # scores of runs are means, also where all are 1
     return {
         "arm": arm,
         "task": task,
         **ends(inside(mean_interval(values, binary=False), limits), "estimate"),
         "scores": values,
-        "difference": ends(inside(difference_interval(a, b, paired=is_paired), widths(limits))) if is_other else None,
+        "difference": ends(inside(minus, widths(limits))) if is_other else None,
         "improvement": ends(better(a, b, is_paired)) if is_other else None,
         "over": first,
         "seconds": average([run.seconds for run in counted]),
@@ -176,7 +182,7 @@ def better(a: Values, b: Values, is_paired: bool) -> Estimate:
 # ---------------------------------------------------------------------------------------------------- profiles
 def profiles(scores: Scores, ranges: Mapping[str, Range]) -> list[dict[str, Any]]:
     """Returns a profile of each task, and one over all tasks if there are several and every range is known."""
-    found = [profile(task, arms) for task, arms in scores.items() if any(arms.values())]
+    found = [profile(task, arms, ranges.get(task)) for task, arms in scores.items() if any(arms.values())]
     tables = normalised(scores, ranges)
     if tables:
         thresholds = np.linspace(-0.01, 1.0, THRESHOLDS)
@@ -188,12 +194,14 @@ def profiles(scores: Scores, ranges: Mapping[str, Range]) -> list[dict[str, Any]
     return found
 
 
-def profile(task: str, scores: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
-    """Computes the share of runs at or above each threshold, with Wilson's interval."""
+def profile(task: str, scores: Mapping[str, Mapping[int, float]], limits: Range | None) -> dict[str, Any]:
+    """Computes the share of runs at or above each threshold inside the possible range, with Wilson's interval."""
     every = [value for values in scores.values() for value in values.values()]
     low, high = min(every), max(every)
     pad = (high - low) * 0.05 or abs(low) * 0.1 or 1.0
-    thresholds = [float(f"{value:.6g}") for value in np.linspace(low - pad, high + pad, THRESHOLDS)]
+    least, most = (-math.inf, math.inf) if limits is None else limits
+    ends = max(low - pad, min(low, least)), min(high + pad, max(high, most))
+    thresholds = [float(f"{value:.6g}") for value in np.linspace(*ends, THRESHOLDS)]
     arms = {}
     for arm, values in scores.items():
         counts = {tau: sum(value >= tau for value in values.values()) for tau in thresholds if values}

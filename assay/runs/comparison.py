@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.machine import describe_machine
+from assay.recipes.method import Method
 from assay.runs import catalogue
+from assay.runs.answer import Pair, answer, pairs_of
 from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.code import code_of, modules_of
 from assay.runs.config import read_config
@@ -35,10 +37,12 @@ from assay.runs.pools import Child, Job, Pool, Processes
 from assay.runs.ranges import Range, known_range
 from assay.runs.user_code.running import try_rewards
 from assay.statistics.intervals import Estimate, difference_interval, inside, mean_interval, widths
+from assay.statistics.scores import Resampling, iqm, iqm_of, probability_of_improvement
 from assay.statistics.scores import bootstrap as bootstrapped
-from assay.statistics.scores import iqm, probability_of_improvement
 from assay.statistics.sequential import Decision, SequentialTest, decide
 
+FEWEST_RUNS, RESAMPLES = 3, 2000
+"""With fewer seeds a bootstrap interval of an aggregate is too narrow to show; resamples of one, as on the page."""
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds per interim analysis, and the maximum of interim analyses: between 5 and 20 seeds per arm."""
 
@@ -58,25 +62,36 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
     Equal words are separate arms.
     """
     arms = []
-    for name, word in zip(numbered([arm_name(word) for word in words]), words, strict=True):
-        pieces = word.split(":")
-        is_variant = len(pieces) > 1 and "=" not in pieces[1]
-        method, changes = ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
+    for word in words:
+        method, changes = split_arm(word)
         settings = {}
         for change in filter(None, changes.split(",")):
             path, sign, value = change.partition("=")
             if not sign or not path or not value:
                 raise AssayError(f"arm '{word}': '{change}' is not of the form path=value. Write NAME:path=value.")
             settings[path] = value
-        catalogue.find_method(method)
-        arms.append(Arm(name, method, settings))
-    return tuple(arms)
+        found = catalogue.find_method(method)[1]
+        own = catalogue.method_address(method) is not None
+        arms.append(Arm(f"{recipe_name(found, method)}{changes and ':'}{changes}" if own else word, method, settings))
+    names = numbered([arm.name for arm in arms])
+    return tuple(replace(arm, name=name) for arm, name in zip(arms, names, strict=True))
 
 
-def arm_name(word: str) -> str:
-    """Returns the name of an arm: its word, without the folder of a file."""
-    source, sign, rest = word.partition(":")
-    return f"{Path(source).name}{sign}{rest}" if source.endswith(".py") else word
+def split_arm(word: str) -> tuple[str, str]:
+    """Returns the method of an arm, a variant included, and its settings."""
+    pieces = word.split(":")
+    is_variant = len(pieces) > 1 and "=" not in pieces[1]
+    return ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
+
+
+def recipe_name(method: Method, word: str) -> str:
+    """Returns the name that the recipe of an own method has in the first of its presets; if that has no recipe, the
+    name of the file.
+    """
+    try:
+        return method.recipe(method.presets[0]).name
+    except AssayError:
+        return Path(word.partition(":")[0]).name
 
 
 @dataclass(frozen=True)
@@ -262,7 +277,8 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
             a, b = np.array(pairs).reshape(-1, 2).T
             is_other = arm.name != first and len(pairs) > 0
             limits = score_range(mine) if len(mine) > 1 else None  # one seed has no interval
-            gained = inside(difference_interval(a, b, paired=True), widths(limits)) if is_other else None
+            minus = difference_interval(a, b, paired=True, binary=False) if is_other else None
+            gained = None if minus is None else inside(minus, widths(limits))
             found.append(
                 {
                     "arm": arm.name,
@@ -277,6 +293,18 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def compared_pairs(outcome: Outcome) -> list[Pair]:
+    """Returns every pair of arms on every task, the clearest first."""
+    setup = outcome.setup
+    found = {task: {arm.name: outcome.of(arm.name, task) for arm in setup.arms} for task in setup.tasks}
+    scores = {
+        task: {arm: {one.job.seed: one.score for one in some} for arm, some in arms.items()}
+        for task, arms in found.items()
+    }
+    ranges = {task: score_range(one for some in arms.values() for one in some) for task, arms in found.items()}
+    return pairs_of(scores, {task: ends for task, ends in ranges.items() if ends is not None})
 
 
 def score_range(found: Iterable[Result]) -> Range | None:
@@ -304,13 +332,15 @@ def aggregate(outcome: Outcome) -> list[dict[str, Any]]:
     tables = {name: outcome.table(name, seeds) for name in names}
     ranges = [score_range(one for one in outcome.results if one.job.task == task) for task in outcome.setup.tasks]
     known = [found for found in ranges if found is not None]
-    pools, several = len(known) == len(ranges), len(seeds) > 1
+    pools, several = len(known) == len(ranges), len(seeds) >= FEWEST_RUNS
     low, high = np.array(known).reshape(-1, 2).T if pools else (0.0, 1.0)
     found = []
     for name, table in tables.items():
         is_other = name != names[0]
         shares = (table - low) / (high - low)
-        middle = bootstrapped(iqm, shares) if several else Estimate(iqm(shares), -np.inf, np.inf, 1)
+        middle = Estimate(iqm(shares), -np.inf, np.inf, 1)
+        if several:
+            middle = inside(Resampling(RESAMPLES, method="expanded").estimates(iqm_of, [shares])[0], (0.0, 1.0))
         better = improvement(table, tables[names[0]]) if is_other else None
         found.append(
             {
@@ -329,6 +359,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
     return {
         "arms": [{"name": arm.name, "settings": {k: str(v) for k, v in arm.settings.items()}} for arm in setup.arms],
         "tasks": list(setup.tasks),
+        "answer": answer(compared_pairs(outcome)),
         "rows": rows(outcome),
         "aggregate": aggregate(outcome),
         "decision": None if outcome.decision is None else decided(outcome.decision),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from assay.runs.comparison import plain_name
 from assay.runs.jobs import Doomed, Failure, Result, run_jobs
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job, Pool, Processes
+from assay.runs.ranges import range_of
+from assay.statistics.intervals import inside, widths
 from assay.statistics.tuning import Asked, Choice, Report, Search, Settings, Space, Tuned, TuningPlan, Uniform, Whole
 from assay.statistics.tuning import tune as run_search
 
@@ -77,7 +80,8 @@ class Training:
         self.done: dict[Path, Result | Failure] = {}
         self.doomed = Doomed()
         catalogue.find_method(method)
-        self.steps = make_plan(method, task, steps=steps, **self.options).steps
+        planned = make_plan(method, task, steps=steps, **self.options)
+        self.steps, self.range = planned.steps, range_of(planned.task)
 
     def check(self, space: Space) -> None:
         """Refuses a setting that the recipe does not have, or that --set fixes, before compute is spent."""
@@ -136,7 +140,14 @@ def tuned(training: Training, space: Space, trials: int, tuning_seeds: int, seed
     fresh = tuple(range(tuning_seeds, tuning_seeds + seeds))
     plan = TuningPlan(trials, tuple(range(tuning_seeds)), fresh, training.steps)
     journal = training.folder / "trials.jsonl"
-    return run_search(space, training, plan, search=how, journal=journal, ahead=training.ahead)
+    found = run_search(space, training, plan, search=how, journal=journal, ahead=training.ahead)
+    ends = training.range
+    return replace(
+        found,
+        tuning=inside(found.tuning, ends),
+        reported=inside(found.reported, ends),
+        optimism=inside(found.optimism, widths(ends)),
+    )
 
 
 def spoken(value: Any) -> str:

@@ -19,7 +19,7 @@ what is independent, and counts those. An interval ends where the range of a sco
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
@@ -199,10 +199,13 @@ def mean_interval(values: ArrayLike, level: float = 0.95, *, binary: bool | None
     return Estimate(mean, min(low, mean), max(high, mean), count)
 
 
-def difference_interval(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = 0.95) -> Estimate:
+def difference_interval(
+    a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = 0.95, binary: bool | None = None
+) -> Estimate:
     """Returns the mean of `a` minus the mean of `b`. Its count is the number of pairs, or of the smaller sample.
 
     Paired: value i of both comes from the same start or seed; not paired: Welch's t, degrees of freedom rounded down.
+    `binary` says whether the values can only be 0 and 1; by default it is inferred from the values.
     """
     first, second = finite(a, "the first values"), finite(b, "the second values")
     confidence = checked(level)
@@ -211,7 +214,7 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, paired: bool, level: floa
     count = int(min(first.size, second.size))
     if not count:
         return Estimate(math.nan, -math.inf, math.inf, 0)
-    if is_binary(first) and is_binary(second):
+    if (is_binary(first) and is_binary(second)) if binary is None else binary:
         return square_and_add(first, second, paired, confidence)
     if paired:
         return mean_interval(first - second, confidence, binary=False)
@@ -231,11 +234,24 @@ def formatted(estimate: Estimate, *, signed: bool = False) -> str:
     return f"{value} [{low}, {high}]" if math.isfinite(estimate.low + estimate.high) else f"{value} (one value)"
 
 
-def digits(estimate: Estimate, *, signed: bool = False) -> tuple[str, str, str]:
-    """Formats value, low and high end with equally many decimals: the last one is 5 % to 50 % of half the width."""
+def decimals_of(estimate: Estimate) -> int | None:
+    """Returns the decimals of which the last is 5 % to 50 % of half the interval's width; None without a width."""
     half = (estimate.high - estimate.low) / 2
     is_wide = math.isfinite(half) and half > 1e-9 * abs(estimate.value)
-    decimals = math.ceil(-math.log10(half / 2) - 1e-9) if is_wide else None
+    return math.ceil(-math.log10(half / 2) - 1e-9) if is_wide else None
+
+
+def even_decimals(column: Iterable[Estimate]) -> int | None:
+    """Returns the decimals of a whole column: those of its narrowest interval, at most one more than the widest needs;
+    None if no estimate has a width.
+    """
+    known = [one for each in column if (one := decimals_of(each)) is not None]
+    return min(max(known), min(known) + 1) if known else None
+
+
+def digits(estimate: Estimate, *, signed: bool = False, decimals: int | None = None) -> tuple[str, str, str]:
+    """Formats value, low and high end with equally many decimals: those given, or else by the width (`decimals_of`)."""
+    decimals = decimals_of(estimate) if decimals is None else decimals
     value, low, high = (number(each, decimals, signed=signed) for each in (estimate.value, estimate.low, estimate.high))
     return value, low, high
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import math
 import os
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from assay.core.errors import AssayError
 from assay.core.store import lock
 from assay.report import journal, page, watch
+from assay.report.comparison import print_report
 from assay.statistics.intervals import mean_interval
 from tests.cli.browser import Browser, binary
 
@@ -94,6 +97,15 @@ def make_comparison(base: Path) -> Path:
     }
     (base / "comparison.json").write_text(json.dumps(facts))
     return base
+
+
+def make_apart(base: Path) -> None:
+    """Two arms on two tasks, apart on the second alone."""
+    levels = {"easy": ((0.5, 0.6, 0.4), (0.5, 0.4, 0.6)), "hard": ((0.9, 0.92, 0.88), (0.3, 0.31, 0.31))}
+    for task, arms in levels.items():
+        for arm, found in zip("ab", arms, strict=True):
+            for seed, level in enumerate(found):
+                make_run(base / arm / task / str(seed), arm, task, seed, level=level)
 
 
 def append(path: Path, *lines: bytes) -> None:
@@ -199,6 +211,23 @@ def test_scores_are_pooled_over_tasks_only_where_every_range_is_known(tmp_path: 
     assert next(one for one in comparison["aggregates"] if one["task"] == "walk")["gap"] is None
     ranged = page.gather([tmp_path / "runs"], ranges={"walk": (-600.0, 0.0)})["comparison"]
     assert next(one for one in ranged["aggregates"] if one["task"] == "walk")["gap"]["value"] == pytest.approx(300)
+
+
+def test_the_report_begins_with_an_answer_and_opens_on_the_clearest_task(tmp_path: Path) -> None:
+    make_apart(tmp_path / "runs")
+    data = page.gather([tmp_path / "runs"])
+    assert data["comparison"]["opens"] == "hard"
+    assert data["comparison"]["answer"].startswith("a is above b on hard by 0.59 [")
+    out = io.StringIO()
+    print_report(data, Console(file=out, width=120))
+    assert out.getvalue().startswith("a is above b on hard by 0.59 ["), "the terminal says the same"
+
+
+def test_a_profile_stays_inside_the_possible_scores(tmp_path: Path) -> None:
+    make_comparison(tmp_path / "runs")
+    make_run(tmp_path / "runs" / "grpo" / "sorting-5" / "seed-7", seed=7, level=0.93)
+    profiles = page.gather([tmp_path / "runs"], ranges={"sorting-5": (0.0, 1.0)})["comparison"]["profiles"]
+    assert max(next(one for one in profiles if one["task"] == "sorting-5")["thresholds"]) == 1.0
 
 
 def test_states_of_runs(tmp_path: Path) -> None:
@@ -767,6 +796,22 @@ def test_failed_and_missing_runs_are_said(browser: Browser, tmp_path: Path) -> N
     assert browser.run("document.querySelectorAll('#scope .chip').length") == 2
     assert "held-out score (share, 0 to 1)" in browser.run("document.getElementById('curves').innerHTML")
     assert browser.complaints() == []
+
+
+@needs_browser
+def test_the_answer_is_on_top_and_a_column_has_even_decimals(browser: Browser, tmp_path: Path) -> None:
+    make_apart(tmp_path / "runs")
+    path = page.write(page.gather([tmp_path / "runs"]), tmp_path / "page.html").as_uri()
+    for dark, width in ((False, 1280), (True, 390)):
+        browser.open(path, dark=dark, width=width)
+        assert browser.run("document.getElementById('answer').innerText").startswith("a is above b on hard by 0.59 [")
+        assert browser.run("document.querySelector('#scope select').value") == "hard"
+        tables = "[...document.querySelectorAll('#results .wide > table:not(.plain) tbody')]"
+        cells = "[...t.querySelectorAll('td:nth-child(2) span')].map((cell) => cell.innerText)"
+        shown = browser.run(f"{tables}.map((t) => {cells})")
+        assert [len(column) for column in shown] == [2, 2]
+        assert all(len({len(one.partition(".")[2]) for one in column}) == 1 for column in shown), shown
+        assert browser.complaints() == []
 
 
 @needs_browser

@@ -79,7 +79,7 @@ def test_latex_has_a_row_for_each_arm_and_task(comparison: dict[str, Any], tmp_p
     assert head == ["Arm", "Score", "Difference", "Seeds", "Steps", "Decisions", "Fail.", "Miss."]
     assert [row[0] for row in rows] == ["grpo", r"DR\_grpo"] * 2
     assert rows[0][1:4] == ["$0.61$ [$0.59$, $0.63$]", "baseline", "3"]
-    assert rows[3][1:] == ["$0.5$", "$-0.1$", "1", "20", r"2\,000", "1", "1"]
+    assert rows[3][1:] == ["$0.50$", "$-0.1$", "1", "20", r"2\,000", "1", "1"]
     assert "% We trained 50% of it." in text
     compiled(tmp_path, text)
 

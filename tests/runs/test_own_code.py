@@ -127,14 +127,14 @@ def test_a_method_in_a_file_is_found_by_its_path_and_by_name(tmp_path: Path) -> 
         catalogue.find_method(f"{file}:other")
 
 
-def test_an_arm_is_named_by_its_file_and_its_recipe_reaches_another_process(tmp_path: Path) -> None:
+def test_an_arm_is_named_by_its_recipe_which_reaches_another_process(tmp_path: Path) -> None:
     parts = "from assay.parts.credit.outcome import GroupMean\nclass Mine(GroupMean):\n    pass\n"
     text = METHOD.replace("from beside import STEPS", "from beside import Mine\nSTEPS = 1").replace(
         'name="mine"', 'name="mine", credit=(replace(recipes.grpo(defaults).credit[0], baseline=Mine()),)'
     )
     file = written(tmp_path, mine=text, beside=parts) / "mine.py"
     arms = parsed_arms([f"{file}:fewer", f"{file}:steps=1", "grpo"])
-    assert [arm.name for arm in arms] == ["mine.py:fewer", "mine.py:steps=1", "grpo"]
+    assert [arm.name for arm in arms] == ["fewer", "mine:steps=1", "grpo"]
     assert plain_name(str(file)) == "mine"
     recipe = catalogue.find_method(str(file))[1].recipe(TABLE)
     (done,) = run_jobs([Job("mine", "bandit", 0, tmp_path / "run", recipe)], 1)

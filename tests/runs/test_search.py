@@ -11,7 +11,9 @@ import pytest
 from assay.cli import main as cli
 from assay.core.errors import AssayError
 from assay.runs import search
-from assay.statistics.tuning import Choice, Uniform, Whole
+from assay.runs.search import Training, parsed_space
+from assay.statistics.intervals import Estimate
+from assay.statistics.tuning import Choice, RandomSearch, Tuned, TuningPlan, Uniform, Whole
 
 
 def test_ranges_as_they_are_written() -> None:
@@ -68,3 +70,15 @@ def test_tune_reports_on_fresh_seeds_and_goes_on_without_repeating(
     out = capsys.readouterr().out
     assert all(word in out for word in ("trials on the tuning seeds", "chosen", "reported", "optimism", "budget"))
     assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")) == runs
+
+
+def test_what_is_reported_stays_inside_the_possible_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Training("reinforce", "cartpole", 1, tmp_path, {})
+    wide = Estimate(305.0, -1163.0, 1774.0, 3)
+    space = parsed_space(["policy.learning_rate=1e-4,1e-3"])
+    plan = TuningPlan(1, (0,), (1, 2), 1)
+    found = Tuned({}, (), plan, 1, 1, Estimate(400.0, -9.0, 900.0, 3), wide, Estimate(95.0, -1e4, 1e4, 3))
+    monkeypatch.setattr(search, "run_search", lambda *given, **named: found)
+    told = search.tuned(training, space, 1, 1, 2, RandomSearch())
+    assert (told.reported.low, told.reported.high) == (0.0, 500.0)
+    assert (told.tuning.high, told.optimism.low, told.optimism.high) == (500.0, -500.0, 500.0)

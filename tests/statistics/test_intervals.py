@@ -14,7 +14,10 @@ from assay.core.errors import AssayError
 from assay.statistics.intervals import (
     Estimate,
     Series,
+    decimals_of,
     difference_interval,
+    digits,
+    even_decimals,
     formatted,
     mean_interval,
     measured_change,
@@ -264,3 +267,18 @@ def test_series_has_the_mean_and_interval_of_the_seeds_that_were_measured() -> N
 def test_series_without_values_is_empty() -> None:
     series = Series("a", [0, 1], [[math.nan, math.nan]])
     assert [part.size for part in (*series.middle(), *series.band())] == [0] * 5
+
+
+def test_a_column_has_as_many_decimals_as_its_narrowest_interval_and_one_more_than_the_widest_at_most() -> None:
+    fine, rough = Estimate(0.443, 0.428, 0.458, 3), Estimate(0.45, 0.42, 0.48, 3)
+    assert (decimals_of(fine), decimals_of(rough)) == (3, 2)
+    places = even_decimals([fine, rough, Estimate(1.0, 1.0, 1.0, 3)])
+    assert [digits(one, decimals=places)[0] for one in (fine, rough)] == ["0.443", "0.450"]
+    assert even_decimals([Estimate(0.5, 0.49999, 0.50001, 3), Estimate(3.0, 1.0, 5.0, 3)]) == 1
+    assert even_decimals([Estimate(1.0, 1.0, 1.0, 3)]) is None
+
+
+def test_means_that_are_all_one_are_not_taken_for_single_answers() -> None:
+    seeds = [1.0, 1.0, 1.0]
+    assert difference_interval(seeds, seeds, paired=True).high > 0.5, "answers of three prompts say little"
+    assert difference_interval(seeds, seeds, paired=True, binary=False) == Estimate(0.0, 0.0, 0.0, 3)

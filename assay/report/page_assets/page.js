@@ -69,10 +69,15 @@
     while (places < 6 && [low, high].some((end) => end !== 0 && Number(end.toFixed(places)) === 0)) places += 1;  // keep the sign
     return places;
   };
-  function interval(value, low, high) {
+  // the decimals of a whole column: those of its narrowest interval, at most one more than the widest needs
+  function evenPlaces(column) {
+    const known = column.filter((one) => one && isNumber(one.low) && isNumber(one.high)).map((one) => decimalsFor(one.low, one.high)).filter((one) => one !== undefined);
+    return known.length ? Math.min(Math.max(...known), Math.min(...known) + 1) : undefined;
+  }
+  function interval(value, low, high, even) {
     if (!isNumber(value)) return "–";
-    if (!isNumber(low) || !isNumber(high)) return number(value);
-    const places = decimalsFor(low, high);
+    if (!isNumber(low) || !isNumber(high)) return number(value, even);
+    const places = even === undefined ? decimalsFor(low, high) : even;
     return `${number(value, places)} [${number(low, places)}, ${number(high, places)}]`;
   }
   function duration(seconds) {
@@ -116,7 +121,7 @@
     const named = data.arms.map((arm) => arm.name);
     const others = [...data.comparison.rows.map((row) => row.arm), ...(data.comparison.improvement || { arms: [] }).arms];
     armNames = [...new Set([...named, ...others])];
-    if (!data.tasks.includes(state.task)) state.task = data.tasks[0] || null;
+    if (!data.tasks.includes(state.task)) state.task = data.comparison.opens || data.tasks[0] || null;
     const counts = new Map();
     for (const sample of data.samples) {
       const run = data.runs[sample.run];
@@ -415,6 +420,8 @@
     const words = states.filter(([count]) => count).map(([count, name]) => `${whole(count)} ${name}`);
     const verdicts = data.verdicts.length ? [plural(data.verdicts.length, "verdict")] : [];
     byId("summary").textContent = data.runs.length ? `${[...parts, ...verdicts].join(" · ")} — ${words.join(", ")}` : verdicts.join("");
+    byId("answer").hidden = !data.comparison.answer;
+    byId("answer").replaceChildren(...marked(data.comparison.answer || ""));
     const machine = data.machines[0] || {};
     const versions = ["python", "torch", "numpy"].filter((name) => machine[name]).map((name) => `${name} ${machine[name]}`);
     const cores = machine.cores ? `, ${machine.cores} cores` : "";
@@ -474,6 +481,7 @@
     const first = over ? visible(over.over).slice(0, 24) : "";
     const isOne = rows.length < 2;
     const heads = ["Arm", "Score", "95% interval", ...(isOne ? [] : [`Minus ${first}`, "P(better)"]), "Time", "Decisions", "Seeds done"];
+    const even = evenPlaces(rows), evenMinus = evenPlaces(rows.map((row) => row.difference));
     const cells = (row) => {
       const one = !isNumber(row.low) && isNumber(row.estimate);
       const isBase = row.over === row.arm;
@@ -481,11 +489,11 @@
       const sign = isNumber(minus.low) && minus.low > 0 ? "better" : isNumber(minus.high) && minus.high < 0 ? "worse" : "";
       return [
         el("th", { scope: "row" }, swatch(row.arm), el("span", { text: visible(row.arm) })),
-        el("td", { class: "num strong" }, el("span", { text: isNumber(row.estimate) ? number(row.estimate, decimalsFor(row.low, row.high)) : "no evaluation yet" }),
+        el("td", { class: "num strong" }, el("span", { text: isNumber(row.estimate) ? number(row.estimate, even) : "no evaluation yet" }),
           row.so_far ? el("span", { class: "tag running", text: "so far" }) : null),
         el("td", { class: "with-bar" }, intervalBar(row.estimate, row.low, row.high, from, to, row.arm),
-          el("span", { class: "num", text: one ? "one seed" : isNumber(row.low) ? `[${number(row.low, decimalsFor(row.low, row.high))}, ${number(row.high, decimalsFor(row.low, row.high))}]` : "" })),
-        ...(isOne ? [] : [el("td", { class: `num brief ${sign}`, text: isBase ? "baseline" : interval(minus.value, minus.low, minus.high) }),
+          el("span", { class: "num", text: one ? "one seed" : isNumber(row.low) ? `[${number(row.low, even)}, ${number(row.high, even)}]` : "" })),
+        ...(isOne ? [] : [el("td", { class: `num brief ${sign}`, text: isBase ? "baseline" : interval(minus.value, minus.low, minus.high, evenMinus) }),
           el("td", { class: "num brief", text: isBase ? "–" : improvementWords(row.improvement) })]),
         el("td", { class: "num", text: duration(row.seconds) }),
         el("td", { class: "num", text: many(row.decisions) }),
@@ -544,12 +552,13 @@
     const heads = ["Part", "Share of the difference", "", "Added", "Removed", "Interaction"];
     const ends = [0, ...[...all.rows, { share: all.total }].flatMap((row) => [row.share.low, row.share.high, row.share.value])].filter(isNumber);
     const [from, to] = extent(ends, 0.05);
-    const words = (one) => `${number(one.value, decimalsFor(one.low, one.high))}${isNumber(one.low) ? ` [${number(one.low, decimalsFor(one.low, one.high))}, ${number(one.high, decimalsFor(one.low, one.high))}]` : ""}`;
+    const even = Object.fromEntries(["share", "added", "removed", "interaction"].map((name) => [name, evenPlaces(all.rows.map((row) => row[name]))]));
+    const words = (row, name) => interval(row[name].value, row[name].low, row[name].high, even[name]);
     const bar = (one) => intervalBar(one.value, one.low, one.high, from, to, undefined, 0);
     const line = (name, told, values, share) => el("tr", {}, el("th", { scope: "row", "data-label": heads[0] }, el("span", { text: visible(name) }), told && el("div", { class: "small", text: visible(told) })),
       ...values.map((value, i) => el("td", { "data-label": heads[i + 1], class: "num" }, i === 1 ? bar(share) : el("span", { text: value }))));
-    const rows = all.rows.map((row) => line(row.short, `${row.first} for ${row.second}`, [words(row.share), "", words(row.added), words(row.removed), words(row.interaction)], row.share));
-    rows.push(line("all", "", [words(all.total), "", "", "", ""], all.total));
+    const rows = all.rows.map((row) => line(row.short, `${row.first} for ${row.second}`, [words(row, "share"), "", words(row, "added"), words(row, "removed"), words(row, "interaction")], row.share));
+    rows.push(line("all", "", [words({ share: all.total }, "share"), "", "", "", ""], all.total));
     const lede = `Which parts carry the difference in score between ${visible(all.first)} and ${visible(all.second)}, over ${plural(all.seeds.length, "paired seed")}. Added: the part put into ${visible(all.second)}. Removed: taken out of ${visible(all.first)}. Interaction: removed minus added.` + (all.complete ? " Shares are means over all orders of adding the parts and add up to the whole." : " A share is the mean of added and removed.");
     section("ablation", "Ablation", lede, el("div", { class: "wide" }, el("table", { class: "cards" },
       el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i > 0 ? "num" : "", text: head })))), el("tbody", {}, ...rows))));
