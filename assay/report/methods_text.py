@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assay.report.journal import is_count, plural
-from assay.report.results import ALL_TASKS, FEWEST_PAIRS, RESAMPLES, Results
+from assay.report.results import ALL_TASKS, FEWEST_PAIRS, Results
+from assay.runs.comparison import RESAMPLES
 from assay.statistics.intervals import FEW, number
 
 MOST_NAMES = 12
