@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from assay.claims.testbeds.language.counting import counting
 from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.graded import hackable, judge
 from assay.claims.testbeds.language.places import key_decisions, lock
@@ -23,4 +24,5 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "register-walk": register_walk,
     "redo": redo,
     "formats": formats,
+    "counting": counting,
 }

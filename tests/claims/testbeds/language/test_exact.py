@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from assay.claims.testbeds.language import LEVELS
+from assay.claims.testbeds.language.counting import counting
 from assay.claims.testbeds.language.enumerable import DIGITS, EnumerableTask
 from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.places import Keys, key_decisions, true_advantage
@@ -296,3 +297,14 @@ def test_traces_of_a_mixture_have_its_shares_and_are_right_as_often_as_the_start
     assert task.name != formats().name
     with pytest.raises(AssayError, match="one number for each format"):
         formats(mixture=12)
+
+
+def test_counting_is_right_in_digits_and_in_ticks_and_demonstrates_both() -> None:
+    task = counting()
+    shown = task.completions(task.demonstrate(np.arange(8), 0))
+    assert shown == ["12340", "123450", "1234560", "12345670", "xxxx0", "xxxxx0", "xxxxxx0", "xxxxxxx0"]
+    item = task.items.item(1, 0)
+    said = ["123450", "xxxxx0", "12340", "xxxx0", "12345", "12x450"]
+    assert [task.items.verify(item, one) for one in said] == [Score(float(place < 2)) for place in range(6)]
+    with pytest.raises(AssayError, match="shortest"):
+        counting(prompts=7)
