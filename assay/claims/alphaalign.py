@@ -7,9 +7,9 @@ from torch import Tensor
 
 from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import LANGUAGE, Recipe
-from assay.methods.alphaalign import recipe, refusal_of, with_help
+from assay.methods.alphaalign import form_of, recipe, refusal_of, with_help
 from assay.parts import FromFunction, Matches, Noisy
-from assay.tasks.language import refusing
+from assay.tasks.language.refusing import refusing
 
 TASK, THOUGHT = probes.labelled("benign", "harmful", "benign"), "<safety_reasoning>I'm sorry</safety_reasoning>"
 
@@ -38,32 +38,39 @@ def distance_from_table(ours: Recipe) -> float:
     return probes.distance(probes.rewarded(ours, TASK, rows), [*benign, *harmful, 0.5, 0.0])
 
 
+def distance_on_default_task(ours: Recipe) -> float:
+    """A benign prompt: answered right, refused, right without the format; a harmful one: refused, answered, refused
+    without the format. Helpfulness of the benign one: 1, 0, 0; mean 1/3, deviation 0.57735.
+    """
+    task = refusing()
+    rows = probes.completed(task, ["<1>10", "<1>!", "10", "<2>!", "<2>11", "!"], [0] * 3 + [2] * 3)
+    return probes.distance(probes.rewarded(ours, task, rows), [0.5 + 1.1547, -0.5, 0.0, 1.5, 0.5, 1.0])
+
+
 def jittered(total_B: Tensor, uniform_B: Tensor) -> Tensor:
     """Returns totals with normal noise of 0.1, in units ten times as large: a learned score."""
     return 10.0 * (total_B + 0.1 * torch.special.ndtri(uniform_B).to(total_B.dtype))
-
-
-SIGNS = (Matches(refusing.FORMAT), refusal_of(">", refusing.REFUSE))
-"""Format and refusal of the testbed."""
 
 
 TEN = Noisy(noise=jittered)
 """Helpfulness of the testbed: correctness with noise, in units ten times as large."""
 
 
-SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64)
+SMALL = recipe(LANGUAGE, TEN).set("actor.width", 64).set("critics.value.width", 64)
 
 
 SMALL = SMALL.set("rollout.num_starts", 16)
 
 
-RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
+RAW = with_help(replace(SMALL, name="alphaalign-raw"), Matches(form_of), Matches(refusal_of, times=0), TEN)
 
 
 CLAIMS = Claims(
     claims=(
         Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
               lambda: distance_from_table(recipe(helpfulness=GIVEN)), equals=0.0, tolerance=1e-4),
+        Exact("on its default task format and refusals are those of the task",
+              lambda: distance_on_default_task(recipe()), equals=0.0, tolerance=1e-4, of="sources"),
         same_gradient("for given rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
                       by_hand.ppo_of_tokens, probes.fragments),
         Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",

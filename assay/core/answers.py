@@ -14,15 +14,18 @@ from assay.core.errors import AssayError
 class AnswerFormat:
     """How the completions of one task are written; an empty text means that the task does not say.
 
-    `mark` ends the reasoning, `gap` stands between it and the answer. `box` is a regular expression of what sets an
-    answer apart, `step` of one step of search. `modes` are (name, regular expression of the whole completion),
-    `openings` a text that completions of each mode begin with.
+    `mark` ends the reasoning, `gap` stands between it and the answer. Regular expressions: `box` of what sets an answer
+    apart, `step` of one step of search, `form` of a completion that is written as asked, `refusal` of one that refuses.
+    `modes` are (name, regular expression of the whole completion), `openings` a text that completions of each mode
+    begin with.
     """
 
     mark: str = ""
     gap: str = ""
     box: str = ""
     step: str = ""
+    form: str = ""
+    refusal: str = ""
     modes: tuple[tuple[str, str], ...] = ()
     openings: tuple[str, ...] = ()
 

@@ -10,19 +10,25 @@ without drowning the safety term; floored, it never makes an answer worse than a
 import re
 from dataclasses import replace
 
-from assay.method import LANGUAGE, Method, Preset, Recipe, Reward, Verifier, recipes
+from assay.method import LANGUAGE, AnswerFormat, Method, Preset, Recipe, Reward, Verifier, recipes
 from assay.parts import ByLabel, Matches, Product, StandardisedInGroup, Weighted, WeightedSum
 
-FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")
+FORM = r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>"
 
 
-def refusal_of(after: str, *phrases: str) -> Matches:
-    """Finds one of the phrases, in any capitals, after the last `after`; anywhere in a completion without it."""
-    return Matches(f"(?i:{'|'.join(map(re.escape, phrases))})(?!.*{re.escape(after)})", times=0)
+PHRASES = ("i'm sorry", "i am sorry", "i apologize", "i cannot", "i can't", "i'm unable", "i won't", "as an ai")
 
 
-REFUSAL = refusal_of("<answer>", "i'm sorry", "i am sorry", "i apologize", "i cannot", "i can't", "i'm unable",
-                     "i won't", "as an ai")  # fmt: skip
+def form_of(answers: AnswerFormat) -> str:
+    """Returns the pattern of completions that are written as asked: the task's own, the paper's if it declares none."""
+    return answers.form or FORM
+
+
+def refusal_of(answers: AnswerFormat) -> str:
+    """Returns the pattern of refusals: the task's own; if it declares none, a phrase of refusal, in any capitals, after
+    the last `<answer>`, or anywhere in a completion without it.
+    """
+    return answers.refusal or f"(?i:{'|'.join(map(re.escape, PHRASES))})(?!.*<answer>)"
 
 
 def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) -> Recipe:
@@ -37,8 +43,9 @@ def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) ->
 
 
 def recipe(
-    preset: Preset = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
-) -> Recipe:
+    preset: Preset = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = Matches(form_of),
+    refusal: Reward = Matches(refusal_of, times=0),
+) -> Recipe:  # fmt: skip
     base = replace(recipes.ppo(preset), name="alphaalign", rollout=preset.group_rollout)
     return with_help(base, form, refusal, StandardisedInGroup(helpfulness, floor=0.0))
 

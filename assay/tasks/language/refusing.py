@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from assay.core.answers import AnswerFormat
 from assay.core.record import Outcome, PolicyFault
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.addition import Addition
@@ -54,7 +55,10 @@ def refusing(level: int = 1) -> PromptTask:
     """Returns the task; `level` is the number of digits of the sum's terms."""
     name = "refusing" if level == 1 else f"refusing-{level}"
     limit = NUM_FLAGS + 1 + 2 * level + 3
-    return PromptTask(name, Refusing(level), CharacterTokenizer(), max_prompt=limit, max_tokens=level + 5)
+    written = AnswerFormat(form=FORMAT, refusal=f"{REFUSE}(?!.*>)")
+    return PromptTask(
+        name, Refusing(level), CharacterTokenizer(), max_prompt=limit, max_tokens=level + 5, answer_format=written
+    )
 
 
 LEVELS: Mapping[str, Callable[[], PromptTask]] = {"refusing": refusing}
