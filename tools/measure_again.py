@@ -11,8 +11,8 @@ If all fit into the time they start with the longest, else with the shortest, so
 
 A record can only be checked on a kind of machine that it has stamps for, so `--mark` runs where the claims were
 measured, and `--out` may run elsewhere. `--unknown` also measures claims without a stamp for this kind of machine.
-Finished claims are in OUT/KEY.json, one file a method, and are not measured again while they fit; unfinished runs are
-in OUT/runs and are resumed.
+Claims of a method are measured one after the other, since they share runs. Finished claims are in OUT/KEY.json, one
+file a method, and are not measured again while they fit; unfinished runs are in OUT/runs/KEY and are resumed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def measure_one(method: str, place: int, out: Path, minutes: float) -> int:
     """Measures one claim and writes its entry; exit code UNFINISHED if the time was up."""
     claim: Measured = find_claims(method).measured[place]
     deadline = time.monotonic() + 60 * minutes
-    entry = verdicts.measure(method, claim, out / "runs", deadline=deadline, workers=1)
+    entry = verdicts.measure(method, claim, out / "runs" / method, deadline=deadline, workers=1)
     if entry is None:
         return UNFINISHED
     store.write_text(part_of(out, method, place), json.dumps(entry))
@@ -119,6 +119,14 @@ def gather(out: Path, method: str) -> None:
         store.write_text(out / f"{method}.json", json.dumps({**facts, "claims": list(found.values())}, indent=1))
 
 
+def next_of(waiting: Sequence[Task], running: Collection[Task]) -> Task | None:
+    """Returns the first claim whose method has none that is being measured: claims of a method share runs, and a run's
+    folder belongs to one process at a time.
+    """
+    busy = {task.method for task in running}
+    return next((task for task in waiting if task.method not in busy), None)
+
+
 def run_all(tasks: Sequence[Task], out: Path, workers: int, minutes: float) -> dict[str, list[str]]:
     """Measures claims, `workers` at a time and none begun after the time is up; returns their names by outcome."""
     (out / "parts").mkdir(parents=True, exist_ok=True)
@@ -127,8 +135,8 @@ def run_all(tasks: Sequence[Task], out: Path, workers: int, minutes: float) -> d
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     while waiting or running:
         left = (end - time.monotonic()) / 60
-        while waiting and len(running) < workers and left > 0:
-            task = waiting.pop(0)
+        while len(running) < workers and left > 0 and (task := next_of(waiting, running)) is not None:
+            waiting.remove(task)
             told = ["--one", task.method, str(task.place), "--out", str(out), "--minutes", f"{left:.3f}"]
             with (out / "parts" / f"{task.method}-{task.place}.log").open("wb") as log:
                 command = [sys.executable, __file__, *told]
