@@ -109,11 +109,11 @@ def slope_of(actor: Any, context: list[int], answer: list[int]) -> Tensor:
 
 CLAIMS = Claims(
     claims=(
-        Exact("in the first fifth its gradient is the formula's, of wrong answers in mixed groups",
+        Exact("in the first twentieth its gradient is the formula's, of wrong answers in mixed groups",
               lambda: gap(recipe()), at_most=1e-7),
-        Exact("after the first fifth its credit and contexts are grpo's",
+        Exact("after the first twentieth its credit and contexts are grpo's",
               lambda: changed_later(recipe(), plain()), equals=0.0),
-        Exact("after the first fifth its gradient is grpo's, with a mean over tokens", lambda: probes.formula_gap(
+        Exact("after the first twentieth its gradient is grpo's, with a mean over tokens", lambda: probes.formula_gap(
               plain(), probes.sequences(), lambda seen: -by_hand.mean_of_decisions(by_hand.clipped(
                   by_hand.ratio(seen), by_hand.standardised(seen.experience).unsqueeze(1), 0.2, 0.2), seen.experience)),
               at_most=1e-9),

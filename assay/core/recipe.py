@@ -119,7 +119,8 @@ class Phase:
     `hands` maps the weights that later phases receive to their name or names there: a model, or part of one ("actor"
     -> "actor.members.0"). If two phases give the same name, the later one wins. `data` maps the states of its parts
     that later phases receive to a name ("sources.0" -> "replay"): offline datasets, replay memories, tables. Parts of
-    later phases read them from `scene.handed` when they are initialised; a hash of each is in the run folder.
+    later phases read them from `scene.handed` when they are initialised; a hash of each is in the run folder. A phase
+    with `from_scratch` teaches what a pretrained model can do already, and is left out for one.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Phase:
     hands: Mapping[str, str | tuple[str, ...]] = field(default_factory=lambda: {"actor": "actor"})
     task: TaskChange | None = None
     data: Mapping[str, str] = field(default_factory=dict)
+    from_scratch: bool = field(default=False, repr=False)
 
     @property
     def handed(self) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """prerl-dsrl: first lowers wrong answers without their prompts, then grpo.
 
-    in the first fifth of the run:   loss = -0.01 mean_t A clipped(rho_t),   rho_t = P(y_t | y_<t) / P_old(y_t | y_<t)
+    in the first twentieth of the run:   loss = -0.01 mean_t A clipped(rho_t),   rho_t = P(y_t | y_<t) / P_old(y_t | y_<t)
     over answers with A = R - mean R of the group < 0, after the start token alone;   then grpo with a mean over tokens
 
 2026 (arXiv:2604.14142, DSRL). Answers are sampled from prompts and verified as usual. The gradients of log P(y) and
@@ -11,14 +11,15 @@ ratio would compare two contexts. A model that never saw a bare answer has littl
 Axes: B rows, T decisions.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, AssayError, Experience, Method, Prepare, Preset, PromptedTask, Recipe, Scene, State
-from assay.method import groups, logp_of, model_name, recipes, with_policy
-from assay.parts import BySign, DualClip, GroupMean, OutcomeCredit, PolicyGradient, Reweigh, WithoutIdle
+from assay.method import LANGUAGE, AssayError, Experience, Method, Phase, Prepare, Preset, PromptedTask, Recipe, Scene
+from assay.method import State, concatenate, groups, logp_of, model_name, recipes, with_policy
+from assay.parts import BySign, Demonstrations, DualClip, GroupMean, OutcomeCredit, PolicyGradient, Reweigh, WithoutIdle
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class WithoutPrompt(Prepare):
     without a task, contexts stay.
     """
 
-    share: float = 0.2
+    share: float = 0.05
     coefficient: float = 0.01
     right: float = 0.0
     wrong: float = 1.0
@@ -64,6 +65,20 @@ class WithoutPrompt(Prepare):
         return replace(bare, logp=logp * bare.mask)
 
 
+@dataclass(frozen=True)
+class Unprompted(Demonstrations):
+    """Yields `batch` demonstrations per step, each once, in order; every other one after the start token alone.
+
+    A model from scratch learns P(y) beside P(y | x) so; a language model has it from pretraining.
+    """
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields one batch."""
+        (shown,) = super().__call__(scene, state)
+        assert isinstance(scene.task, PromptedTask)
+        yield concatenate([shown.rows(slice(0, None, 2)), scene.task.bare(shown.rows(slice(1, None, 2)))])
+
+
 def plain(preset: Preset = LANGUAGE) -> Recipe:
     """Returns grpo with a mean over tokens: what the method is after the switch."""
     return with_policy(recipes.grpo(preset), "grpo-tokens", PolicyGradient(trust=DualClip(0.2, 0.2, 10.0)))
@@ -71,7 +86,9 @@ def plain(preset: Preset = LANGUAGE) -> Recipe:
 
 def recipe(preset: Preset = LANGUAGE, first: WithoutPrompt = WithoutPrompt()) -> Recipe:
     base = plain(preset)
-    return replace(base, name="prerl-dsrl", credit=(*base.credit, first))
+    taught = replace(recipes.sft(preset), actor=base.actor, source=Unprompted())
+    phase = Phase("unprompted", taught, 100, from_scratch=True)
+    return replace(base, name="prerl-dsrl", credit=(*base.credit, first), before=(phase,))
 
 
 def prerl(preset: Preset = LANGUAGE) -> Recipe:
@@ -83,15 +100,20 @@ METHOD = Method(
     paper="arXiv:2604.14142",
     recipe=recipe,
     presets=(LANGUAGE,),
+    default_task="sorting-5",
     family="policy gradient",
     base=plain,
     variants={"nsr-prerl": prerl, "grpo-tokens": plain},
     departures=(
-        "the first fifth of the run instead of 20 steps",
+        "the first twentieth of the run instead of 20 steps",
         "the dual clip of 10 stays on after the switch",
-        "the warm-up has no bare answers; P(y) of the small models here is what prompts taught them",
+        "a model from scratch first learns P(y): a phase of demonstrations, half of them without their prompts",
         "pass@16 is claimed on sorting: tables of tokens share no parameters between prompts and no prompt, and a "
         "transformer on countdown takes more time than a claim here may",
     ),
-    pilots=("two designs for the cosine (a larger transformer: +0.07, one seed)",),
+    pilots=(
+        "two designs for the cosine (a larger transformer: +0.07, one seed)",
+        "with the first fifth of the run a small model forgets its task, 0.59 to 0.02 on sorting-5, and ends at 0.71; with "
+        "a twentieth it does not, and ends at 0.69 (one seed each). On countdown, 0.10 at first, it ends at 0.00",
+    ),
 )

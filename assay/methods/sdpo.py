@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from assay.method import LANGUAGE, Aggregation, AssayError, Copy, DemonstratedTask, Experience, Loss, Method, Need
-from assay.method import Objective, Prepare, Preset, PromptedTask, Recipe, ResumableTask, Scene, Source, State, Task
+from assay.method import Objective, Phase, Prepare, Preset, PromptedTask, Recipe, ResumableTask, Scene, Source, State, Task
 from assay.method import View, concatenate, groups, logits, model_name, recipes
 from assay.parts import Demonstrations, TokenMean, ratio_metrics
 from assay.tasks.language.feedback import feedback_of, gives_feedback
@@ -267,11 +267,18 @@ FAILED = "{prompt}{attempt}\n{feedback}\n"
 """What the teacher is told about an answer that failed: the question, the answer, what the environment says of it."""
 
 
-def recipe(preset: Preset = LANGUAGE, rate: float = 0.05, failed: str = "") -> Recipe:
+def reading(one: Recipe, preset: Preset = LANGUAGE, steps: int = 600) -> Recipe:
+    """Returns the recipe after a phase in which a model from scratch learns to use an answer in its context."""
+    first = replace(recipes.sft(preset), actor=one.actor, source=ShownTwice(32, 4))
+    return replace(one, before=(Phase("in-context", first, steps, from_scratch=True),))
+
+
+def recipe(preset: Preset = LANGUAGE, rate: float = 0.01, failed: str = "") -> Recipe:
     base = recipes.grpo(preset)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
     copies = {"teacher": Copy(of="actor", rate=rate)}
-    return replace(base, name="sdpo", credit=(SelfTeacher(failed=failed),), stages=stages, copies=copies)
+    ours = replace(base, name="sdpo", credit=(SelfTeacher(failed=failed),), stages=stages, copies=copies)
+    return reading(ours, preset)
 
 
 def with_feedback(preset: Preset = LANGUAGE) -> Recipe:
@@ -292,7 +299,10 @@ METHOD = Method(
         "field `feedback`, which is the paper's main setting and is not measured: small models cannot read it",
         "the teacher's prompt is question, answer, question in one text, without words around them (`shown`)",
         "the teacher scores once per step, at the acting policy's 100 likeliest tokens, not the current one's",
-        "a small model cannot read feedback by itself: the claims have a phase that teaches it, for both sides",
+        "a model from scratch cannot read feedback: it learns to copy an answer in its context first, in a phase of 600 "
+        "steps that a pretrained one skips",
+        "the teacher follows by 0.01 a step, as in the released script with feedback, not by 0.05, the class's default: "
+        "with 0.05 a small teacher unlearns reading (sorting-5, 150 steps, one seed: 0.61; with 0.01 0.73; frozen 0.75)",
         "not measured: a growing share of free tokens, and examples shuffled between groups; sorting has no such dial",
     ),
     results=(

@@ -242,7 +242,8 @@ def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
     """Returns the recipe with a pretrained actor, its critics of tokens on copies of the same network.
 
     Learning rates of what is pretrained keep their schedule, with a peak that suits trained weights. Phases before the
-    recipe that have the same actor are changed in the same way; other models stay as they are.
+    recipe that have the same actor are changed in the same way, those that only a model from scratch needs are left
+    out; other models stay as they are.
     """
     critics = {name: on_pretrained(critic, actor) for name, critic in recipe.critics.items()}
     new = {name for name in critics if critics[name] is not recipe.critics[name]}
@@ -252,6 +253,7 @@ def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
     before = tuple(
         replace(phase, recipe=with_pretrained(phase.recipe, actor)) if phase.recipe.actor == recipe.actor else phase
         for phase in recipe.before
+        if not phase.from_scratch
     )
     return replace(recipe, actor=actor, critics=critics, stages=stages, before=before)
 
