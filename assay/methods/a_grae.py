@@ -59,6 +59,7 @@ def halved(preset: Preset = LANGUAGE) -> Recipe:
 METHOD = Method(
     paper="arXiv:2602.05548",
     recipe=recipe,
+    default_task="sorting-5",
     family="policy gradient",
     base=recipes.grpo,
     variants={"halved": halved},
@@ -70,6 +71,7 @@ METHOD = Method(
         "stands for it",
     ),
     results=(
+        "from a start that is right one time in ten (countdown) it ends at 0.00: right answers count P, wrong ones 1",
         "it learns more slowly: pass rate 0.40 against grpo's 0.68 on many-ways after 100 steps (5 pilot seeds)",
     ),
 )

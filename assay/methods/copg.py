@@ -22,7 +22,6 @@ METHOD = Method(
     paper="arXiv:2406.19185",
     recipe=recipe,
     presets=(*EVERY, PREFERENCES),
-    default_task="addition",
     family="preference",
     base=recipes.dpo,
     departures=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",

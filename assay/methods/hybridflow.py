@@ -21,7 +21,6 @@ def recipe(preset: Preset = LANGUAGE) -> Recipe:
 METHOD = Method(
     paper="arXiv:2409.19256",
     recipe=recipe,
-    default_task="addition-1",
     family="systems",
     base=recipes.ppo,
     studied="a mesh for each model is planned (assay plan) and not run: all ranks hold all models, and assay train "

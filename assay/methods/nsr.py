@@ -33,6 +33,7 @@ def positive(preset: Preset = LANGUAGE) -> Recipe:
 METHOD = Method(
     paper="arXiv:2506.01347",
     recipe=recipe,
+    default_task="sorting-5",
     family="policy gradient",
     base=recipes.grpo,
     variants={"nsr-only": negative, "psr": positive},
@@ -41,6 +42,10 @@ METHOD = Method(
         "rows of the other kind are masked, so the number of updates does not depend on how many are right",
         "an outcome above 1/2 counts as right, however far above: graded rewards become signs",
         "not measured: against the start, grpo and the weighted form; the paper's order of the two halves is claimed",
+    ),
+    results=(
+        "from a start that is right one time in ten (countdown, 2 seeds) it ends at 0.00; from 0.58 (sorting-5, one seed) "
+        "it rises to 0.68",
     ),
     pilots=(
         "no claim with rank 16 on many-ways: pass@64 was 0.78 in both arms (5 pilot seeds); there pass rates differ",

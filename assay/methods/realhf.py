@@ -22,7 +22,6 @@ def recipe(preset: Preset = LANGUAGE) -> Recipe:
 METHOD = Method(
     paper="arXiv:2406.14088",
     recipe=recipe,
-    default_task="addition-1",
     family="systems",
     base=recipes.ppo,
     studied="a mesh for each call is planned (assay plan) and not run: assay train realhf is ppo",

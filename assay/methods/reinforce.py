@@ -11,7 +11,6 @@ from assay.method import Method, recipes
 METHOD = Method(
     paper="Williams 1992",
     recipe=recipes.reinforce,
-    default_task="addition",
     family="policy gradient",
     departures=("Adam instead of plain gradient ascent",),
     pilots=(

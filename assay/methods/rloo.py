@@ -11,7 +11,6 @@ from assay.method import Method, recipes
 METHOD = Method(
     paper="arXiv:2402.14740",
     recipe=recipes.rloo,
-    default_task="addition",
     family="policy gradient",
     start_for="the plainest baseline without a critic",
     base=recipes.reinforce,
