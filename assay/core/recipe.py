@@ -117,10 +117,10 @@ class Phase:
     """A phase before a recipe: another recipe for some steps, in the same task or in a changed one.
 
     `hands` maps the weights that later phases receive to their name or names there: a model, or part of one ("actor"
-    -> "actor.members.0"). If two phases give the same name, the later one wins. `data` maps the states of its parts
-    that later phases receive to a name ("sources.0" -> "replay"): offline datasets, replay memories, tables. Parts of
-    later phases read them from `scene.handed` when they are initialised; a hash of each is in the run folder. A phase
-    with `from_scratch` teaches what a pretrained model can do already, and is left out for one.
+    -> "actor.members.0"); of two phases with the same name the later one wins. `data` maps states of its parts to names
+    ("sources.0" -> "replay": offline datasets, replay memories, tables), which parts of later phases read from
+    `scene.handed` when they are initialised; a hash of each is in the run folder. A phase with `from_scratch` teaches
+    what a pretrained model can do already, and is left out for one.
     """
 
     name: str
@@ -158,9 +158,8 @@ class Feed:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The parts of a method. `steps` is the budget its defaults were chosen for. `before` are earlier phases
-    (pretraining), each with its own budget; the recipe itself is the last phase. `behaviour` is the acting policy:
-    the actor, or a lagging copy of it.
+    """The parts of a method. `steps` is the budget of its defaults, `before` are earlier phases with their own, and
+    `behaviour` is the acting policy: the actor, or a lagging copy of it.
     """
 
     name: str
@@ -211,10 +210,7 @@ class Recipe:
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """Sources with the stages that train on them, in the order of the stages.
-
-        The recipe's own source is always included, even if no stage uses it.
-        """
+        """Sources with the stages that train on them, in the order of the stages; always with the recipe's own."""
         sources: list[Source] = []
         stages: list[list[Stage]] = []
         for stage in self.stages:
