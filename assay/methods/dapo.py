@@ -21,4 +21,8 @@ METHOD = Method(
         "answers no longer than a demonstration are not penalised: the limits of small tasks leave no room for a ramp",
         "the penalty is for tokens only; long episodes of control tasks are not penalised",
     ),
+    results=(
+        "undecided after 20 seeds: 0.893 and grpo 0.878, more on 13 of them; an effect above 0.039 is excluded on "
+        "this testbed",
+    ),
 )
