@@ -34,6 +34,9 @@ METHOD = Method(
     results=(
         "reinforce wins 55 % after 17,000 to 32,000 decisions and archer after 47,000 to 69,000, the reverse of the "
         "paper: games of two questions tell the outcome at once, so that credit by turns saves little, and Q and V are "
-        "learnt from nothing before they can rank turns. Not separated from a fault of ours by longer games",
+        "learnt from nothing before they can rank turns. It is the testbed, not the implementation: with tables for "
+        "critics, on a grid of up to 64 noisy turns (gridworld:size=4,slip=0.3), 30,000 decisions end at -7.0 to -8.4 "
+        "and reinforce's at -10.8 to -11.7 (seeds 0 and 1), although its policy does not move in the first fifth; on a "
+        "chain of 8, which reinforce solves in 7,000 decisions, that delay alone makes it slower",
     ),
 )
