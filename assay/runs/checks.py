@@ -21,6 +21,7 @@ from assay.engine.gloo import SHARE
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
+from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.redteam_chat import SeedGame
@@ -215,7 +216,11 @@ def check_gpus(ranks: int, device: torch.device) -> None:
 
 
 def has_demonstrations(task: Task) -> bool:
-    """Returns whether there is anything to imitate; not in a file of prompts alone."""
+    """Returns whether there is anything to imitate; not in a file of prompts alone, nor in conversations without a
+    solution.
+    """
+    if isinstance(task, DialogueTask):
+        return bool(task.partner.item(0, 0).demonstration)
     return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
 
 

@@ -29,6 +29,7 @@ from assay.models.bodies.module import ModuleBody
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.functions import MINE
 from assay.runs.user_code.methods_and_tasks import method_of
+from assay.tasks.language.text_environment import is_conversation
 
 NETWORK = "network"
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
@@ -52,7 +53,8 @@ def kind_of(cls: type) -> str | None:
     slot = slot_of(cls)
     if slot is None and issubclass(cls, nn.Module) and required_of(cls) == ["shape"]:
         return NETWORK
-    if slot is None and all(callable(getattr(cls, name, None)) for name in ("reset", "step")):
+    has = all(callable(getattr(cls, name, None)) for name in ("reset", "step"))
+    if slot is None and has and not is_conversation(cls):  # which is tried when its task is made
         return ENVIRONMENT
     return slot
 

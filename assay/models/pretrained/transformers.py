@@ -84,7 +84,8 @@ class Pretrained(Sequences):
             raise AssayError(f"{what}. Give the task the model's tokenizer with with_model")
         limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
         if spec.horizon > limit:
-            raise AssayError(f"model '{self.path}' reads {limit} tokens, the task needs {spec.horizon}. Shorten it")
+            what = f"model '{self.path}' reads {limit} tokens, the task needs {spec.horizon}"
+            raise AssayError(f"{what}. Lower --max-tokens, --tool-bytes of tools, max_reply of own conversations")
         return network
 
 

@@ -15,6 +15,7 @@ from assay.recipes.method import Method
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.loading import load, value_of
+from assay.tasks.language.text_environment import conversation_task, is_conversation
 
 DEFAULT_TASKS = {
     LANGUAGE.name: "countdown",
@@ -130,16 +131,16 @@ def is_task(value: Any) -> bool:
 
 
 def own_task(address: Address, make: Callable[[], Any]) -> Task:
-    """Returns the task that `make` returns, or the task of the Gymnasium environments that it makes.
+    """Returns the task that `make` returns, or that of the conversations or Gymnasium environments that it makes.
 
     A class of environments is not called here: it is tried in another process first, which it may crash.
     """
     from assay.tasks.adapters.gymnasium import environment_task
 
-    if is_environment_class(make):
+    if is_environment_class(make) and not is_conversation(make):
         return environment_task(address.name, make)
     try:
-        first = make()
+        first = conversation_task(address.name, make) if is_conversation(make) else make()
     except AssayError:
         raise
     except (Exception, SystemExit) as error:

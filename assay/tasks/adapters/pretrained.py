@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task
 from assay.models.pretrained.causal import asking, silenced
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
-from assay.rollouts.text import Conversation
+from assay.rollouts.text import ByteTokenizer, Conversation
 from assay.tasks.adapters.chat_games import ChatGame, chat_game
 from assay.tasks.games.repeated import MatrixTask
 from assay.tasks.language.dialogue import DialogueTask, Partner
@@ -136,9 +136,10 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     partner, own = task.partner, task.tokenizer
     if isinstance(partner, ToolUse) and "tools" in (tokenizer.backend.chat_template or ""):
         partner = replace(partner, in_text=False)
-    wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
+    tokens = () if isinstance(own, ByteTokenizer) else range(own.vocabulary.size)  # a byte is one already
+    wide = 1 + max((len(own.decode([index]).encode()) for index in tokens), default=0)
     items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
-    if isinstance(partner, ToolUse):  # limits are in bytes already, and the rows of a file are all seen
+    if isinstance(partner, ToolUse):  # the rows of a file are all seen
         wide, splits = 1, (() if task.rows is None else task.rows.splits)
         items = [partner.item(row, split) for split, rows in enumerate(splits) for row in range(len(rows))] or items
     frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
