@@ -14,7 +14,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.engine.batching import units
-from assay.engine.updates import Update
+from assay.engine.updates import Slip, Update
 
 Item = TypeVar("Item")
 LINE = 64
@@ -131,13 +131,13 @@ def summed(
 
     A shard without a gradient counts as zeros, since -0 + 0 has other bits than -0 alone.
     """
-    own: list[tuple[Any, list[str], bool]] = []
+    own: list[tuple[Any, list[Slip], bool]] = []
 
     def each() -> Iterable[list[Tensor]]:
         for place in ranks.mine(shards):
             into = Update(result.stage)
             found = slopes(place, into)
-            own.append((into.sums, into.leaks, found is not None))
+            own.append((into.sums, into.slips, found is not None))
             yield zeros() if found is None else found
 
     total = tree_sum(each())
@@ -145,10 +145,10 @@ def summed(
     mine = ranks.scattered(total, shards)
     # Metrics and norms in one exchange: the smallest one takes half a millisecond between two processes.
     everything = ranks.shared([(own, part_norms(mine, sizes, len(own)))])
-    for sums, leaks, _ in (one for theirs, _ in everything for one in theirs):
+    for sums, slips, _ in (one for theirs, _ in everything for one in theirs):
         for name, entries in sums.items():
             result.sums.setdefault(name, []).extend(entries)
-        result.leaks += leaks
+        result.slips += slips
     if not any(has for theirs, _ in everything for *_, has in theirs):
         return []
     by_rank = [norms for _, norms in everything]

@@ -30,7 +30,7 @@ from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.fsdp import Sharding, check_sharded, idle_passes
 from assay.engine.optimizer_shards import overwrite
 from assay.engine.placement import Placement, arrange
-from assay.engine.updates import Update, clip_scale, leaks
+from assay.engine.updates import Slip, Update, clip_scale, slips_of
 from assay.engine.views import StageView as StageView
 from assay.engine.views import named
 from assay.engine.views import own_decisions as own_decisions
@@ -315,19 +315,18 @@ class Engine:
                 for metric, entry in value.metrics.items():
                     result.sums.setdefault(metric, []).append(entry)
                 result.sums.setdefault(f"loss/{name}", []).append((value.sum.detach(), value.count))
-                if self.leaks(term, value, view):
-                    result.leaks.append(name)
+                result.slips += self.slips(term, value, view)
         return total
 
     def value(self, term: Term, part: Experience, view: StageView) -> Loss:
         """Returns one term's loss."""
         return term(part, view)
 
-    def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
-        """Returns whether a term's loss has a gradient at masked decisions. Checked in a run's first update only: the
-        answer depends on the code, not on the data, and costs a backward pass.
+    def slips(self, term: Term, value: Loss, view: StageView) -> list[Slip]:
+        """Returns the flaws of a term's loss. Looked for in a run's first update only: they depend on the code, not on
+        the data, and cost backward passes.
         """
-        return self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, view.batch.mask)
+        return slips_of(term, value, view) if self.updates == 0 else []
 
     def view(self, stage: Stage, part: Experience) -> StageView:
         """Returns the view of the stage's terms on one micro-batch."""

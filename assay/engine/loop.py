@@ -25,9 +25,10 @@ from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
 from assay.engine.gathering import Gatherers, Gathering
 from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
+from assay.engine.guards.wiring import inspect_credit
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
-from assay.engine.updates import Update
+from assay.engine.updates import Slip, Update
 from assay.ops import groups
 
 
@@ -124,9 +125,9 @@ class Loop:
             updates, found = learn(self.engine, recipe, draw, batches)
         step.metrics.update(averages(scene.metrics))
         faults = tuple(update.fault for update in updates if update.fault)
-        leaks = tuple(name for update in updates for name in update.leaks)
+        slips = tuple(slip for update in updates for slip in update.slips)
         metrics = means(found) | largest_means(found, recipe.watched.values())
-        self.finish(recipe, step, metrics, self.engine.updates, fresh, faults, leaks, len(updates))
+        self.finish(recipe, step, metrics, self.engine.updates, fresh, faults, slips, len(updates))
         return step
 
     def finish(
@@ -137,7 +138,7 @@ class Loop:
         updates: int,
         fresh: Experience | None = None,
         faults: tuple[str, ...] = (),
-        leaks: tuple[str, ...] = (),
+        slips: tuple[Slip, ...] = (),
         tried: int = 0,
     ) -> None:
         """Counts the step, shows its metrics to credit and constraints, and runs the guards on them and on the faults
@@ -147,7 +148,7 @@ class Loop:
         step.metrics.update(metrics)
         for part, own in zip(*self._preparing_parts(recipe), strict=True):
             part.updated(step.metrics, own)
-        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks, tried)
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, slips, tried)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += guard.updated(moment, state)
 
@@ -196,7 +197,9 @@ class Loop:
         with step.time_phase("credit"):
             fresh = self.engine.annotate(fresh, recipe.needs)
             for place, (part, state) in enumerate(zip(*self._preparing_parts(recipe), strict=True)):
-                fresh = part(fresh, scene.given(draw=scene.draw.at(12, place)), state)
+                own, is_first = scene.given(draw=scene.draw.at(12, place)), self.progress.step == 0 and not state
+                after, alarms = inspect_credit(part, fresh, part(fresh, own, state), own, is_first=is_first)
+                fresh, step.alarms = after, [*step.alarms, *alarms]
         if recipe.curriculum is not None:
             recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
         step.metrics.update(_credit_metrics(fresh))

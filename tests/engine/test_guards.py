@@ -19,7 +19,7 @@ from assay.core.metrics import Metric
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase
 from assay.core.record import Experience, Loss, Need, Origin, Progress, Scored, State, Sums
-from assay.core.slots import Body, Objective, Prepare, Regularizer, Reward, Scene
+from assay.core.slots import Body, Credit, Objective, Prepare, Regularizer, Reward, Scene
 from assay.core.spaces import Spec
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.guards.correctness import STANDARD, Alarm, Alarms, Moment, SampledEqualsTrained
@@ -128,9 +128,7 @@ def test_a_reward_that_is_not_finite_stops_the_run_and_names_the_row() -> None:
     assert any(alarm.stop and "[2]" in alarm.message for alarm in alarms if alarm.guard == "sane rewards")
 
 
-@pytest.mark.parametrize(
-    "returned", [None, [1.0], "scores", [float("nan")] * 12, ["1"] * 12, [[1.0]] * 12, 1.0]
-)
+@pytest.mark.parametrize("returned", [None, [1.0], "scores", [float("nan")] * 12, ["1"] * 12, [[1.0]] * 12, 1.0])
 def test_reward_functions_must_return_one_number_a_row(returned: Any) -> None:
     def score(rows: Any) -> Any:
         return returned
@@ -324,6 +322,73 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
     assert any(
         alarm.guard == "masked decisions" and alarm.stop and "LeakyObjective" in alarm.message for alarm in alarms
     )
+
+
+@dataclass(frozen=True)
+class OwnLoss(Objective):
+    """A policy loss as users write it; `weight` is that of the entropy, which a bonus subtracts."""
+
+    weight: float = -0.01
+    is_mean: bool = False
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> torch.Tensor:
+        return torch.ones(()) if self.is_mean else batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: Any) -> Loss:
+        gained = -view.scored.logp * batch.column("advantage") + self.weight * view.scored.entropy
+        total = (gained * batch.mask).sum()
+        return Loss(total / batch.mask.sum() if self.is_mean else total, self.count(batch))
+
+
+@pytest.mark.parametrize(
+    ("changes", "guard"),
+    [({}, ""), ({"weight": 5.0}, "entropy is not lowered"), ({"is_mean": True}, "counts add up")],
+)
+def test_a_loss_that_lowers_entropy_or_is_a_mean_of_means_is_reported(changes: dict[str, Any], guard: str) -> None:
+    stage = replace(bandit_loop().recipe.stages[0], objective=(OwnLoss(**changes),), regularizers=())
+    found = alarms_of(bandit_loop(stages=(stage,)), 2)
+    named = [alarm for alarm in found if alarm.guard in ("entropy is not lowered", "counts add up")]
+    assert [alarm.guard for alarm in named] == ([guard] if guard else [])
+    assert not any(alarm.stop for alarm in named)
+
+
+@dataclass(frozen=True)
+class OwnCredit(Credit):
+    """Advantages as users write them: of the batch instead of the group, or with a gradient."""
+
+    mixes: bool = False
+    has_gradient: bool = False
+    says_so: bool = False
+    writes: ClassVar[dict[str, str]] = {"advantage": "BT"}
+
+    @property
+    def breaks(self) -> dict[str, str]:
+        return {"groups_apart": "the baseline is that of the batch"} if self.says_so else {}
+
+    def apply(self, experience: Experience, scene: Any, state: Any) -> Experience:
+        paid = groups.outcome(experience)
+        index = groups.row_groups(experience)
+        base = paid.mean() if self.mixes else groups.mean(paid, index)[index.index]
+        advantage = (paid - base)[:, None] * experience.mask
+        return experience.add({"advantage": advantage.requires_grad_() if self.has_gradient else advantage})
+
+
+@pytest.mark.parametrize(
+    ("changes", "guard"),
+    [
+        ({}, ""),
+        ({"mixes": True}, "groups apart"),
+        ({"mixes": True, "says_so": True}, ""),
+        ({"has_gradient": True}, "credit without gradient"),
+    ],
+)
+def test_credit_that_mixes_groups_or_has_a_gradient_is_found(changes: dict[str, Any], guard: str) -> None:
+    found = alarms_of(bandit_loop(credit=(OwnCredit(**changes),)), 1)
+    named = [alarm for alarm in found if alarm.guard in ("groups apart", "credit without gradient")]
+    assert [alarm.guard for alarm in named] == ([guard] if guard else [])
+    assert all(alarm.stop is (guard == "credit without gradient") and "OwnCredit" in alarm.message for alarm in named)
 
 
 def test_guards_are_on_by_default() -> None:

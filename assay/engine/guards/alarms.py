@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Progress, State
+from assay.engine.updates import Slip
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Moment:
     fresh: Experience | None
     metrics: Mapping[str, float]
     faults: tuple[str, ...] = ()
-    leaks: tuple[str, ...] = ()
+    slips: tuple[Slip, ...] = ()
     tried: int = 0
     """Optimizer steps that were tried, the skipped ones included."""
 

@@ -33,6 +33,7 @@ from assay.engine.guards.learning import (
     RewardHolds,
     SomethingTrained,
 )
+from assay.engine.guards.wiring import SoundLosses
 from assay.ops import groups
 
 
@@ -192,25 +193,13 @@ class FiniteSteps(Watch):
         return [Alarm("finite steps", text + ("; the run stops, its state is saved" if stop else ""), stop=stop)]
 
 
-@dataclass(frozen=True)
-class MaskedDecisions(Watch):
-    """Checks that no loss has a gradient at a masked decision: prompts, padding, tool output, other players."""
-
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        if not moment.leaks:
-            return []
-        terms = ", ".join(dict.fromkeys(moment.leaks))
-        text = f"{terms} trains on masked decisions (step {moment.progress.step}). Multiply its loss by batch.mask"
-        return [Alarm("masked decisions", text, stop=True)]
-
-
 STANDARD: tuple[Watch, ...] = (
     SampledEqualsTrained(),
     SaneRewards(),
     LIVE_GROUPS,
     EFFECTIVE_SAMPLES,
     WeightsMove(),
-    MaskedDecisions(),
+    SoundLosses(),
     FiniteSteps(),
     LivePolicy(),
     SomethingTrained(),

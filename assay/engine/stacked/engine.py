@@ -30,7 +30,7 @@ from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
 from assay.engine.stacked.flat import StackedFlat, stacked, unstacked
 from assay.engine.stacked.graphs import Columns, Replays, columns_of, record_of
-from assay.engine.updates import Update, clip_scale
+from assay.engine.updates import Slip, Update, clip_scale
 from assay.ops import random_torch
 
 ALONE = "Run its seeds one by one (assay train --seeds)."
@@ -164,23 +164,23 @@ class StackedEngine(Engine):
         """Returns the view of the stage's terms for the mapped seed."""
         return StackedView(self.models, part, stage.needs, Draw(0), self.word, self.marks)
 
-    def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
-        """Returns False: mapped code cannot branch on values; `masked` checks it for one seed."""
-        return False
+    def slips(self, term: Term, value: Loss, view: StageView) -> list[Slip]:
+        """Returns none: mapped code cannot branch on values; `flawed` checks it for one seed."""
+        return []
 
-    def masked(self, stage: Stage, batch: Experience) -> list[str]:
-        """Returns the terms that train on masked decisions, as found by the first seed's own engine."""
+    def flawed(self, stage: Stage, batch: Experience) -> list[Slip]:
+        """Returns the flaws of the losses, as found by the first seed's own engine."""
         own = record_of({name: column[0].cpu() for name, column in columns_of(batch).items()})
         result = Update(stage.name, None)
         self.engines[0].loss(stage, own, self.engines[0].counts(stage, own), result)
-        return result.leaks
+        return result.slips
 
     # ------------------------------------------------------------------------------------------------ one update
     def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
         """Returns clipped gradients, laid out as the values of the stage's models; metrics are summed on the device."""
         result.batch = None  # no waiting for the norms: `StackedLoop` reads those of the whole step at its end
         if self.updates == 0:
-            result.leaks += self.masked(stage, batch)
+            result.slips += self.flawed(stage, batch)
         inputs = {**columns_of(batch), "word": self.draws()}
         captures = stage.name not in self.moving
         found = self.replays(("stage", stage.name), inputs, partial(self.traced, stage), captures)

@@ -60,7 +60,7 @@ class StackedLoop:
         states = [[dict(state) for state in loop.states["sources"]] for loop in self.loops]
         # Only the draw's path is read: feeders and the engine have the seeds.
         updates, _ = learn(self.engine, recipe, Draw(0, (progress.step,)), partial(self.batches, recipe))
-        leaks = tuple(name for update in updates for name in update.leaks)
+        slips = tuple(slip for update in updates for slip in update.slips)
         sums = self.engine.sums()
         seconds = (time.perf_counter() - begin) / len(self.here)  # so that the seeds' times add up to the stack's
         steps: list[Step | None] = [None] * len(self.loops)
@@ -73,7 +73,7 @@ class StackedLoop:
                 self.gone.add(place)
                 continue
             step = steps[place] = Step(progress, seconds={"update": seconds})
-            loop.finish(recipe, step, averages(sums[place]), self.engine.updates, leaks=leaks, tried=len(updates))
+            loop.finish(recipe, step, averages(sums[place]), self.engine.updates, slips=slips, tried=len(updates))
         return steps
 
     def batches(self, recipe: Recipe, place: int, feed: Feed, draw: Draw) -> Iterator[Experience]:
