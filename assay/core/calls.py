@@ -19,7 +19,7 @@ import numpy as np
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.exits import kept_alive
+from assay.core.exits import ended_after, kept_alive
 from assay.core.faults import at_place
 
 PLURALS = {"prompts": "prompt", "completions": "completion", "answers": "answer"}
@@ -75,7 +75,7 @@ def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
     """Returns the result of a call, or of the coroutine that it returns; raises Overtime after `seconds`.
 
     Exceptions are raised as they are; `sys.exit` and `os._exit` become an OwnCodeError. The call has a thread of its
-    own, which is left behind if it does not end.
+    own, which is left behind if it does not end; one that holds the interpreter ends the process (`ended_after`).
     """
     results: queue.Queue[tuple[bool, Any]] = queue.Queue()
 
@@ -89,9 +89,10 @@ def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
         except BaseException as error:  # sys.exit included: it must not end the run as a success
             results.put((False, error))
 
-    threading.Thread(target=work, daemon=True).start()
     try:
-        is_done, value = results.get(timeout=seconds)
+        with ended_after(seconds):  # before the thread, which may never give this one its turn
+            threading.Thread(target=work, daemon=True).start()
+            is_done, value = results.get(timeout=seconds)
     except queue.Empty:
         raise Overtime(f"{what} did not return within {seconds:g} s. Make it faster, or allow more time") from None
     if is_done:

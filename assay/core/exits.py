@@ -1,10 +1,13 @@
-"""os._exit in a user's function: an error of that function, not the silent end of the run with the status of a success.
+"""How a user's function may end its process: not by os._exit, and in any case when it never lets go.
 
-It ends a process without a word, and nothing that runs in the same process can see it afterwards.
+os._exit ends a process without a word and with the status of a success. A function that holds the interpreter (a power
+of huge numbers, a regular expression that backtracks) can be stopped by no thread of Python: after its time the process
+ends with status 1 and the line at which it was.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +17,11 @@ from typing import NoReturn
 OWN = threading.local()
 """`OWN.process` is the process in which this thread runs a user's function."""
 LEAVE: Callable[[int], NoReturn] = os._exit
+GRACE, LONGEST = 5.0, 1e6
+"""Seconds after its time until a function that holds the interpreter ends the process; longer times are not watched."""
+ARMED = threading.Lock()
+"""Held while a call is watched: a process has one such clock."""
+STDERR = 2
 
 
 def leave(status: int) -> NoReturn:
@@ -33,3 +41,20 @@ def kept_alive() -> Iterator[None]:
         yield
     finally:
         OWN.process = before
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """Ends the process with status 1, after printing the line of every thread, if the block takes `GRACE` seconds
+    longer than `seconds`: whoever waits for it with a time limit could not wake up. Of blocks side by side, the first
+    is watched.
+    """
+    is_ours = seconds < LONGEST and ARMED.acquire(blocking=False)
+    if is_ours:
+        faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=STDERR)
+    try:
+        yield
+    finally:
+        if is_ours:
+            faulthandler.cancel_dump_traceback_later()
+            ARMED.release()

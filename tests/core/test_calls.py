@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import time
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,3 +103,34 @@ def test_a_process_that_a_function_has_forked_may_leave_and_other_threads_too() 
         other.join()
     assert found == [None], "only the thread of the function is held"
     assert vars(exits.OWN).get("process") is None
+
+
+def test_a_function_that_holds_the_interpreter_ends_the_process_and_names_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread can wake up meanwhile: a run with such a reward hung for ever."""
+    monkeypatch.setattr(exits, "GRACE", 0.2)
+
+    def holds(rows: list[Any]) -> list[float]:
+        return [float(len(str(9**9**8)))] * len(rows)
+
+    def work() -> None:
+        with (tmp_path / "said").open("w") as said:
+            os.dup2(said.fileno(), exits.STDERR)
+        rewards_of(holds, ROWS, "reward mine", seconds=0.2)
+
+    process = get_context("fork").Process(target=work)
+    process.start()
+    process.join(20.0)
+    is_over, code = not process.is_alive(), process.exitcode
+    process.kill()
+    assert (is_over, code) == (True, 1)
+    assert "in holds" in (tmp_path / "said").read_text()
+
+
+def test_of_calls_side_by_side_one_is_watched_and_none_is_afterwards() -> None:
+    with exits.ended_after(60.0), exits.ended_after(60.0):
+        assert exits.ARMED.locked()
+    assert not exits.ARMED.locked()
+    with exits.ended_after(math.inf):
+        assert not exits.ARMED.locked()
