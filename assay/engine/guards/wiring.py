@@ -64,10 +64,12 @@ def inspect_credit(
 
 def mixed_groups(part: Transform, before: Experience, after: Experience, scene: Scene) -> str:
     """Returns in words that the advantages of half of the groups change without the others; '' if they do not, if
-    there are no two groups, or if the part says that it compares them.
+    there are no two groups, if the part says that it compares them, or if it lays out the rows otherwise.
     """
     values = after.extra.get("advantage")
     if before.group is None or values is None or values is before.extra.get("advantage") or compares_groups(part):
+        return ""
+    if values.shape != before.mask.shape:
         return ""
     labels = groups.linked_groups(before).index
     names = labels.unique()
@@ -79,6 +81,8 @@ def mixed_groups(part: Transform, before: Experience, after: Experience, scene: 
         alone = part(half, scene.given(metrics={}), {}).column("advantage").detach()
     except Exception as error:  # not hidden: it is the alarm
         return f"with half of the groups it raises {type(error).__name__}: {error}"
+    if alone.shape != mask.shape:
+        return f"with half of the groups its advantages have shape {list(alone.shape)}, not {list(mask.shape)}"
     gap = (alone - values[rows])[mask].abs()
     largest = float(gap.max()) if len(gap) else 0.0
     if largest <= 1e-4 * (1.0 + float(values[rows][mask].abs().max() if len(gap) else 0.0)):
