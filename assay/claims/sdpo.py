@@ -11,7 +11,7 @@ from assay.claims import About, Claims, Exact, Measured, probes
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
-from assay.method import Experience, Phase, Recipe, Scene, Score, Verifier, recipes
+from assay.method import Experience, Recipe, Scene, Score, Verifier, recipes
 from assay.methods.sdpo import SelfTeacher, jensen_shannon, reading, recipe, with_feedback
 from assay.rollouts.text import with_outcomes, written
 from assay.tasks.language.addition import addition

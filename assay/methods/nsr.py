@@ -44,8 +44,8 @@ METHOD = Method(
         "not measured: against the start, grpo and the weighted form; the paper's order of the two halves is claimed",
     ),
     results=(
-        "from a start that is right one time in ten (countdown, 2 seeds) it ends at 0.00; from 0.58 (sorting-5, one seed) "
-        "it rises to 0.68",
+        "from a start that is right one time in ten (countdown, 2 seeds) it ends at 0.00; from 0.58 (sorting-5, one "
+        "seed) it rises to 0.68",
     ),
     pilots=(
         "no claim with rank 16 on many-ways: pass@64 was 0.78 in both arms (5 pilot seeds); there pass rates differ",

@@ -1,6 +1,6 @@
 """prerl-dsrl: first lowers wrong answers without their prompts, then grpo.
 
-    in the first twentieth of the run:   loss = -0.01 mean_t A clipped(rho_t),   rho_t = P(y_t | y_<t) / P_old(y_t | y_<t)
+    in the first twentieth of a run: loss = -0.01 mean_t A clipped(rho_t),   rho_t = P(y_t | y_<t) / P_old(y_t | y_<t)
     over answers with A = R - mean R of the group < 0, after the start token alone;   then grpo with a mean over tokens
 
 2026 (arXiv:2604.14142, DSRL). Answers are sampled from prompts and verified as usual. The gradients of log P(y) and
@@ -113,7 +113,7 @@ METHOD = Method(
     ),
     pilots=(
         "two designs for the cosine (a larger transformer: +0.07, one seed)",
-        "with the first fifth of the run a small model forgets its task, 0.59 to 0.02 on sorting-5, and ends at 0.71; with "
-        "a twentieth it does not, and ends at 0.69 (one seed each). On countdown, 0.10 at first, it ends at 0.00",
+        "with the first fifth of the run a small model forgets its task, 0.59 to 0.02 on sorting-5, and ends at 0.71; "
+        "with a twentieth it does not, and ends at 0.69 (one seed each). On countdown, 0.10 at first, it ends at 0.00",
     ),
 )

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from assay.method import LANGUAGE, Aggregation, AssayError, Copy, DemonstratedTask, Experience, Loss, Method, Need
-from assay.method import Objective, Phase, Prepare, Preset, PromptedTask, Recipe, ResumableTask, Scene, Source, State, Task
-from assay.method import View, concatenate, groups, logits, model_name, recipes
+from assay.method import Objective, Phase, Prepare, Preset, PromptedTask, Recipe, ResumableTask, Scene, Source, State
+from assay.method import Task, View, concatenate, groups, logits, model_name, recipes
 from assay.parts import Demonstrations, TokenMean, ratio_metrics
 from assay.tasks.language.feedback import feedback_of, gives_feedback
 from assay.tasks.language.prompts import PromptTask
@@ -299,10 +299,11 @@ METHOD = Method(
         "field `feedback`, which is the paper's main setting and is not measured: small models cannot read it",
         "the teacher's prompt is question, answer, question in one text, without words around them (`shown`)",
         "the teacher scores once per step, at the acting policy's 100 likeliest tokens, not the current one's",
-        "a model from scratch cannot read feedback: it learns to copy an answer in its context first, in a phase of 600 "
-        "steps that a pretrained one skips",
-        "the teacher follows by 0.01 a step, as in the released script with feedback, not by 0.05, the class's default: "
-        "with 0.05 a small teacher unlearns reading (sorting-5, 150 steps, one seed: 0.61; with 0.01 0.73; frozen 0.75)",
+        "a model from scratch cannot read feedback: it learns to copy an answer in its context first, in a phase of "
+        "600 steps that a pretrained one skips",
+        "the teacher follows by 0.01 a step, as in the released script with feedback, not by 0.05, the class's "
+        "default: with 0.05 a small teacher unlearns reading (sorting-5, 150 steps, one seed: 0.61; with 0.01 0.73; "
+        "frozen 0.75)",
         "not measured: a growing share of free tokens, and examples shuffled between groups; sorting has no such dial",
     ),
     results=(
