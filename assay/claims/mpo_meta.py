@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
 from assay.method import LANGUAGE, Adam, Experience, Progress, Recipe, Scene
 from assay.methods.mpo_meta import LOOSE, Criterion, EvolvingRubric, Rubric, limit_exploited, points, recipe
 from assay.parts import Episodes, FromFunction
@@ -78,20 +78,24 @@ def rewrites(ours: Recipe, steps: int = 40) -> list[int]:
 
 
 def chat(prompts: Sequence[str]) -> list[str]:
-    """A chat model that gives a right answer 6, 2 and 1 points, others 0, and rewrites to one criterion."""
-    said = {True: "right: 6\nreasons: 2\nbrief: 1", False: "right: 0\nreasons: 9\nbrief: none"}
-    return ["x | 5 | the number" if "NAME | MOST" in one else said["Answer:\n7\n" in one] for one in prompts]
+    """A chat model that gives a right answer 6, 2 and 1 points, others 0. It rewrites to one criterion if it is shown
+    these points, and gives 4 of its 5; a 9 is out of range.
+    """
+    said = {True: "right: 6\nreasons: 2\nbrief: 1\nx: 4", False: "right: 0\nreasons: 9\nbrief: none\nx: 9"}
+    new = ["x | 5 | the number" if "Points: 9" in one else "" for one in prompts]
+    return [new[k] if "NAME | MOST" in one else said["Answer:\n7\n" in one] for k, one in enumerate(prompts)]
 
 
 def chat_error(ours: Recipe) -> float:
-    """Returns how far answers are from a chat model's points of 10: 9 for a right one, 0 for what cannot be read; and
-    whether its rewrite is read.
+    """Returns how far answers are from a chat model's points of 10, 9 for a right one, 0 for what cannot be read, and
+    in the next interval from its points of 5 by the rubric that it wrote; and whether that is the rubric then.
     """
-    part = part_of(ours).with_judge(chat)
+    part = replace(part_of(ours).with_judge(chat), every=1)
     task, rows = probes.answered(["7", "8"])
-    paid = probes.rewarded(replace(ours, rewards=(part,)), task, rows)
-    rewritten = part.rewrite(part.first, [])
-    return probes.distance(paid, [0.9, 0.0]) + (rewritten != (Criterion("x", "the number", 1.0, 5),))
+    state = part.init(Scene(task))
+    paid = [part(rows, Scene(task, progress=Progress(step, 2)), state).reward.sum(1) for step in range(2)]
+    error = probes.distance(torch.cat(paid), torch.tensor([0.9, 0.0, 0.8, 0.0]))
+    return error + (state["rubric"] != [["x", "the number", 1.0, 5]])
 
 
 def first_rubric(rows: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -120,6 +124,10 @@ SMALL = replace(LANGUAGE, fragment_rollout=Episodes(8, 4), optimizer=Adam(learni
 
 
 FIXED = replace(recipe(SMALL, every=NEVER), name="ppo-fixed-rubric")
+
+
+ORACLE = replace(recipe(SMALL, (Criterion(),), NEVER), name="ppo-oracle-rubric")
+"""Pays content alone, as one would who knew the gold score: no loophole, and nothing to rewrite."""
 
 
 CLAIMS = Claims(
@@ -152,6 +160,9 @@ CLAIMS = Claims(
         Exact("with T longer than the run it is ppo with the fixed rubric, bitwise", lambda: fixed_difference(
               recipe(replace(SMALL, fragment_rollout=Episodes(2, 2)), every=NEVER)), equals=0.0, tolerance=0.0,
               of="phases"),
+        Measured("gold at the end is within 0.1 of that under an oracle's rubric, which pays content alone",
+                 "proxy-strings", recipe(SMALL), ORACLE, expect=Expect.WITHIN, margin=0.1, seeds=5, minutes=4.0,
+                 steps=50, warmup=30, about=About.MECHANISM),
         Measured("with two loopholes planted, gold at the end is above that of the fixed rubric", "proxy-strings",
                  recipe(SMALL), FIXED, seeds=5, minutes=4.0, steps=50, warmup=30, about=About.HEADLINE),
     ),

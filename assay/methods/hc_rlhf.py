@@ -106,6 +106,10 @@ def student_width(failure: float, num: float) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------- certificate
+MOST_DOUBLINGS = 9
+"""How often the number of episodes is doubled in search of one that would do."""
+
+
 @dataclass(frozen=True)
 class Costs:
     """Which cost is limited: the part that gives it, and its place among an episode's costs."""
@@ -147,8 +151,23 @@ class CostCertificate(Certificate):
             f"with confidence {1.0 - self.failure:g} the mean cost of an episode is {said} {self.limit:g} "
             f"(mean {mean:.3g}, upper bound {upper:.3g}, {len(cost_N)} held-out episodes, {self.told(cost_N, largest)})"
         )
+        statement += "" if upper <= self.limit else self.needed(cost_N, largest)
         numbers = {"mean": mean, "upper": upper, "limit": self.limit, "episodes": float(len(cost_N))}
         return Certified(upper <= self.limit, statement, numbers)
+
+    def needed(self, cost_N: Tensor, largest: float) -> str:
+        """Returns how many episodes with such costs would show the limit, in words; "" where the bound is infinite for
+        another reason than their number.
+        """
+        if not len(cost_N) or math.isinf(self.bound(cost_N, self.failure, largest)):
+            return ""
+        if float(cost_N.mean()) >= self.limit:
+            return ". At this mean no number of episodes shows it: train longer, or raise the limit"
+        for doubled in range(1, MOST_DOUBLINGS):
+            if self.bound(cost_N.repeat(2**doubled), self.failure, largest) <= self.limit:
+                num = len(cost_N) * 2**doubled
+                return f". With such costs {num:,} episodes would show it: --set certificate.num_starts={num}"
+        return f". With such costs even {len(cost_N) * 2 ** (MOST_DOUBLINGS - 1):,} episodes do not show it"
 
     def most(self, task: Task | None) -> float:
         """Returns the most that an episode of the task can cost; infinite if it is not known."""
@@ -267,6 +286,7 @@ METHOD = Method(
     ),
     results=(
         "on hazards the default run (seed 0, 200 steps) ends with no solution: a mean cost of 0.994 in 2,000 episodes, "
-        "upper bound 1.1, limit 1. A bound that holds is wider than the one that training inflates the cost by",
+        "upper bound 1.1, limit 1. A bound that holds is wider than the one that training inflates the cost by; the "
+        "verdict says how many episodes would do",
     ),
 )

@@ -298,7 +298,7 @@ METHOD = Method(
     departures=(
         "on the testbed judge and meta-judge are programs; with --judge a chat model is both, in one call for each "
         "answer and one for each rewrite; the authors ask models of 32B to 72B and merge m rubrics",
-        "the measured rival is the fixed rubric; the sheet's oracle arm, a rubric without loopholes, is not measured",
+        "measured rivals are the fixed rubric and an oracle's, which pays content alone",
         "scores are divided by the version's attainable maximum; scale=plain_sum is the authors' raw sum",
         "the KL coefficient is 0.02 / 5: the authors' first rubric gives 0 to 5 points, ours 0 to 1",
         "no penalty for a missing end token; no clipped value loss; 32 rollouts a rewrite instead of 16 to 20",
