@@ -120,11 +120,11 @@ def test_without_a_largest_cost_nothing_is_certified_and_the_fix_is_named() -> N
 
 
 def test_a_refusal_says_how_many_episodes_would_do() -> None:
-    record = pulls([0.0, 1.0] * 50)  # a mean of 0.5, of which each half of the bound's failure takes its width
+    record = pulls([0.0, 1.0] * 50)  # kl(0.5, 0.6) = 0.0204, and log(2 / 0.1) / 0.0204 = 147
     refused = CostCertificate(limit=0.6, largest=1.0)(record)
     assert not refused.holds
-    assert "400 episodes would show it: --set certificate.num_starts=400" in refused.statement
-    assert CostCertificate(limit=0.6, largest=1.0)(pulls([0.0, 1.0] * 200)).holds
+    assert "200 episodes would show it: --set certificate.num_starts=200" in refused.statement
+    assert CostCertificate(limit=0.6, largest=1.0)(pulls([0.0, 1.0] * 100)).holds
     above = CostCertificate(limit=0.4, largest=1.0)(record)
     assert "no number of episodes shows it" in above.statement
     assert "would show" not in CostCertificate(limit=0.6, largest=1.0)(pulls([0.0] * 100)).statement
