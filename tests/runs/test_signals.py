@@ -33,6 +33,14 @@ GYMNASIUM = ["a2c", "--task", "CartPole-v1", "--steps", "60"]
 GYMNASIUM += ["--set", "rollout.num_envs=3", "--set", "rollout.steps=8"]
 
 
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Ctrl-C is heard: a job in the background of a shell ignores it, and so would its runs, which is right."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 # ---------------------------------------------------------------------------------------------------- real processes
 @contextmanager
 def started(*words: str) -> Iterator[warm.Process]:
