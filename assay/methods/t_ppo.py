@@ -228,6 +228,7 @@ METHOD = Method(
     paper="arXiv:2506.15050",
     recipe=recipe,
     presets=(LANGUAGE,),
+    default_task="register-walk",
     family="long context",
     base=recipes.ppo,
     aliases=("truncated-ppo",),
@@ -239,5 +240,10 @@ METHOD = Method(
         "fixed lambda, no likelihood term on correct answers (both are in the public port), no value clipping",
         "new prompts come in order, whatever the curriculum: their number depends on how many answers have finished",
         "not measured: score per token; the claim counts decisions one after the other, which is what waiting costs",
+    ),
+    results=(
+        "it needs windows that hold most of an answer, or a critic that knows its states: on answers of 9 tokens "
+        "(sorting-8, one seed) windows of 2 to 4 go from 0.37 to 0.00 within 50 steps, windows of 8 to 16 to 0.40. Where "
+        "most windows stop open, credit is the critic's values alone, standardised, however little they differ",
     ),
 )
