@@ -230,7 +230,8 @@ class SteppedTask:
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Plays one episode of the scripted expert for each start."""
         if self.expert is None:
-            raise AssayError(f"task '{self.name}' has no scripted expert. Give it one: replace(task, expert=...)")
+            what = f"task '{self.name}' has no scripted expert"
+            raise AssayError(f"{what}. Name an offline dataset (--data FILE), or set one: replace(task, expert=...)")
         samples = np.zeros(len(starts), np.int64)
         shown = self.play(Scripted(self.expert), starts, samples, Draw(0), split=split, greedy=True)
         source = torch.full((len(shown),), int(Origin.DATASET))

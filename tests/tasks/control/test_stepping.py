@@ -137,7 +137,7 @@ def test_demonstrations_say_that_the_policy_did_not_act(task: SteppedTask) -> No
 
 
 def test_a_task_without_an_expert_says_so() -> None:
-    with pytest.raises(AssayError, match=r"'cartpole' has no scripted expert.*expert="):
+    with pytest.raises(AssayError, match=r"'cartpole' has no scripted expert.*--data FILE.*expert="):
         replace(cartpole(), expert=None).demonstrate(np.arange(2), 0)
 
 
