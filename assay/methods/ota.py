@@ -281,7 +281,7 @@ METHOD = Method(
         "on 6. The signs of far advantages, by which the gain should come, are right far more often (0.76, 0.52); the "
         "step from them to the policy is lost in the noise of 20 goals a seed",
         "where it is lost, in the corridor after 40 steps (seed 100, held-out goals 40 and more steps away): the high "
-        "value is right for 0.90 of the states, the subgoal for 0.83, the move for 0.51. The low level follows subgoals "
-        "of goals at most 10 steps away (0.98); the mean of many far ones is no place's representation",
+        "value is right for 0.90 of the states, the subgoal for 0.83, the move for 0.51. The low level follows "
+        "subgoals of goals at most 10 steps away (0.98); the mean of many far ones is no place's representation",
     ),
 )
