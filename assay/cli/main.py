@@ -358,12 +358,15 @@ def run_command(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit code; prints warnings and errors of the package in one line each."""
     from assay.cli.commands import command_function
     from assay.cli.early import refuse_unknown
-    from assay.core.errors import AssayError
+    from assay.core.errors import AssayError, DataWarning
     from assay.core.faults import TRACEBACK, own_fault, sentence
 
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
+            told = dict[str, None]()
+            warnings.showwarning = lambda message, *place: told_once(str(message), told)
+            if options.command in READ_AGAIN:
+                warnings.simplefilter("ignore", DataWarning)
             refuse_unknown(options)
             return command_function(options.command)(options)
     except AssayError as error:
@@ -376,6 +379,17 @@ def run_command(options: argparse.Namespace) -> int:
             traceback.print_exception(error)
         print(f"assay: {sentence(error)}", file=sys.stderr)
         return 2
+
+
+READ_AGAIN = ("evaluate", "export", "resume", "reproduce", "serve", "plan")
+"""Commands on a run whose training said what is odd about its data."""
+
+
+def told_once(message: str, told: dict[str, None]) -> None:
+    """Prints a warning unless it was printed before."""
+    if message not in told:
+        told[message] = None
+        print(f"assay: {message}", file=sys.stderr)
 
 
 def is_out_of_memory(error: Exception) -> bool:

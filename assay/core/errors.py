@@ -7,5 +7,9 @@ class AssayError(Exception):
     exit_code = 2
 
 
+class DataWarning(UserWarning):
+    """What is odd about a user's data. It is said when a run is planned, once, and not when the run is read again."""
+
+
 class TooLong(AssayError):
     """A text that has more tokens than its task allows."""

@@ -283,6 +283,20 @@ def fits(method: Method, defaults: Preset) -> bool:
     return any(option.kind == defaults.kind for option in method.presets)
 
 
+def action_words(defaults: Preset) -> str:
+    """Returns the kind of actions of a control task."""
+    return "discrete" if defaults.discrete else "continuous"
+
+
+def alternatives(method: Method, defaults: Preset) -> list[str]:
+    """Returns the methods to start with that work with these defaults, at most three: those of the method's family
+    first.
+    """
+    begin = [key for key, entry in method_index.entries().items() if entry.start_for]
+    fitting = {key: found for key in begin if fits(found := method_index.import_method(key), defaults)}
+    return sorted(fitting, key=lambda key: fitting[key].family != method.family)[:3]
+
+
 def recipe_for(
     name: str,
     task: Task,
@@ -300,10 +314,10 @@ def recipe_for(
     defaults = preset_for(task, preset)
     if not fits(method, defaults):
         works = ", ".join(sorted({option.name for option in method.presets}))
-        raise AssayError(
-            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {defaults.name}. Choose another "
-            "task or method"
-        )
+        kind = defaults.name if defaults.tokens else f"{defaults.name} with {action_words(defaults)} actions"
+        others = " or ".join(alternatives(method, defaults)) or "another method"
+        where = f"method '{key}' works in these worlds: {works}; task '{task.name}' is {kind}"
+        raise AssayError(f"{where}. Use {others}, or another task")
     if actor is None:
         recipe = method.recipe(defaults)
     else:  # no entropy bonus, as in TRL and verl: over a whole vocabulary it raises what a trained model rules out

@@ -12,6 +12,7 @@ import pkgutil
 import signal
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import assay.methods
+from assay.core.errors import DataWarning
 from assay.core.faults import TRACEBACK, Fault, any_fault, sentence
 from assay.core.recipe import Recipe
 from assay.runs.plan import Plan, make_plan
@@ -115,6 +117,7 @@ def work(sources: Sequence[str], sent: bytes, parent: Connection) -> None:
     from assay.runs.run import execute
 
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", DataWarning)  # said where the run was planned
     threading.Thread(target=stop_with, args=(parent,), daemon=True).start()
     try:
         job = unpickled(sources, sent)

@@ -133,12 +133,11 @@ def environment_task(
     """Returns the task of an environment that `make` builds: a class or a function; keyword arguments are optional.
 
     It is tried first (`try_environment`), unless `tried` is false. A first step shows whether it reports costs. Without
-    a time limit and a `horizon` it cannot be simulated yet.
+    a `horizon` and a time limit, stated or seen in the trial, it cannot be simulated yet.
     """
-    if tried:
-        try_environment(name, make)
+    found = try_environment(name, make) if tried else None
     environment = make()
-    limit = time_limit(environment) if horizon is None else horizon
+    limit = (time_limit(environment) or found) if horizon is None else horizon
     try:
         seen, info = reset_answer(environment.reset(seed=0))
         port = port_of(*spaces_of(environment), name, one_hot, find_reader(environment, seen, info))

@@ -236,7 +236,7 @@ class Instances:
 
 def without_limit(name: str) -> str:
     """Returns the sentence for an environment without a time limit."""
-    fix = "Set --max-episode-steps N (horizon=N in Python), the most decisions of an episode"
+    fix = "Set --max-episode-steps N (horizon=N in Python), the most decisions of an episode: it truncates none itself"
     return f"task '{name}' has no time limit. {fix}"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from assay.tasks.adapters.gymnasium_workers import Process
 
 STEPS, SECONDS = 64, 2.0
 """Decisions of each of the three runs, and the time after which a run of a slow environment stops."""
+PROBED, PROBE_SECONDS, EPISODES = 10_000, 5.0, 3
+"""Decisions and seconds in which a time limit that is not stated is looked for, and the episodes that must show it."""
 PATIENCE = 120.0
 """Seconds that one call of an environment may take in the trial."""
 
@@ -34,9 +37,9 @@ def facts_of(environment: Any) -> tuple[Any, Any, int | None]:
     return *spaces_of(environment), time_limit(environment)
 
 
-def try_environment(name: str, make: Callable[[], Any], patience: float = PATIENCE) -> None:
+def try_environment(name: str, make: Callable[[], Any], patience: float = PATIENCE) -> int | None:
     """Raises AssayError for an environment that would stop training; warns of one that does not repeat itself under a
-    seed, and of observations outside of their space.
+    seed, and of observations outside of their space. Returns its time limit, stated or found (`found_limit`).
     """
     process = Process(f"task '{name}'", make)
     observation, action, limit = named(name, lambda: process.call("facts", facts_of, seconds=patience))
@@ -58,7 +61,34 @@ def try_environment(name: str, make: Callable[[], Any], patience: float = PATIEN
                 "super().reset(seed=seed).",
                 stacklevel=2,
             )
-            return
+            break
+    if limit is not None:
+        return limit
+    named(name, lambda: process.call("begin", replace(spec, horizon=PROBED), port, 1, 0, seconds=patience))
+    return named(name, lambda: found_limit(process, port, patience))  # type: ignore[no-any-return]
+
+
+def found_limit(process: Process, port: Port, patience: float) -> int | None:
+    """Returns the decisions after which an environment truncates its episodes by itself: three random episodes were
+    truncated after equally many, and none was longer. None if that is not seen within `PROBED` decisions.
+    """
+    generator, begin = np.random.default_rng(1), time.perf_counter()
+    length, ended, limits = 0, False, list[int]()
+    seen = process.call("reset", np.array([0]), seconds=patience)
+    for _ in range(PROBED - 1):
+        rows = some_action(port.action, generator, seen[MASK][0] if port.masks else None)[None]
+        results, seen = process.call("step", rows, seconds=patience)
+        if ended:  # this call has begun the next episode
+            length, ended = 0, False
+            continue
+        length += 1
+        ended, is_truncated = bool(results[1:3, 0].any()), bool(results[2, 0] and not results[1, 0])
+        limits += [length] if is_truncated else []
+        if length > min([PROBED, *limits]) or time.perf_counter() - begin > PROBE_SECONDS:
+            return None
+        if len(limits) == EPISODES:
+            return limits[0] if len(set(limits)) == 1 else None
+    return None
 
 
 def named(name: str, call: Callable[[], Any]) -> Any:

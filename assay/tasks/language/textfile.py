@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.core.answers import AnswerFormat, found_format
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.record import Draw, Outcome, PolicyFault, Score
 from assay.ops import random
 from assay.rollouts import text
@@ -374,7 +374,7 @@ def textfile(
         items.append(Item(row.fields[0], answer or "", shown, row.others, row.where))
     leaks = 0 if judged else sum(is_word_in(item.answer, item.prompt) for item in items if item.answer)
     if leaks:
-        warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)
+        warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", DataWarning, 2)
     worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)
     source = TextFile(path, digest, held_out, seed, tuple(items), worked, judged=judged)
     pairs = [(item.demonstration, item.where) for item in items]
