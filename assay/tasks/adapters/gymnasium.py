@@ -135,7 +135,7 @@ def environment_task(
     It is tried first (`try_environment`), unless `tried` is false. A first step shows whether it reports costs. Without
     a `horizon` and a time limit, stated or seen in the trial, it cannot be simulated yet.
     """
-    found = try_environment(name, make) if tried else None
+    found = try_environment(name, make, is_limited=horizon is not None) if tried else None
     environment = make()
     limit = (time_limit(environment) or found) if horizon is None else horizon
     try:

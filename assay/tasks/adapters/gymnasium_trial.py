@@ -37,9 +37,12 @@ def facts_of(environment: Any) -> tuple[Any, Any, int | None]:
     return *spaces_of(environment), time_limit(environment)
 
 
-def try_environment(name: str, make: Callable[[], Any], patience: float = PATIENCE) -> int | None:
+def try_environment(
+    name: str, make: Callable[[], Any], patience: float = PATIENCE, *, is_limited: bool = True
+) -> int | None:
     """Raises AssayError for an environment that would stop training; warns of one that does not repeat itself under a
-    seed, and of observations outside of their space. Returns its time limit, stated or found (`found_limit`).
+    seed, and of observations outside of their space. Returns its time limit; if it states none and `is_limited` is
+    false, since none is given either, one that it keeps by itself (`found_limit`).
     """
     process = Process(f"task '{name}'", make)
     observation, action, limit = named(name, lambda: process.call("facts", facts_of, seconds=patience))
@@ -62,10 +65,11 @@ def try_environment(name: str, make: Callable[[], Any], patience: float = PATIEN
                 stacklevel=2,
             )
             break
-    if limit is not None:
+    if limit is not None or is_limited:
         return limit
     named(name, lambda: process.call("begin", replace(spec, horizon=PROBED), port, 1, 0, seconds=patience))
-    return named(name, lambda: found_limit(process, port, patience))  # type: ignore[no-any-return]
+    found: int | None = named(name, lambda: found_limit(process, port, patience))
+    return found
 
 
 def found_limit(process: Process, port: Port, patience: float) -> int | None:
