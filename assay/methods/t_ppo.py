@@ -243,7 +243,7 @@ METHOD = Method(
     ),
     results=(
         "it needs windows that hold most of an answer, or a critic that knows its states: on answers of 9 tokens "
-        "(sorting-8, one seed) windows of 2 to 4 go from 0.37 to 0.00 within 50 steps, windows of 8 to 16 to 0.40. Where "
+        "(sorting-8, one seed) windows of 2 to 4 go from 0.37 to 0.00 in 50 steps, windows of 8 to 16 to 0.40. Where "
         "most windows stop open, credit is the critic's values alone, standardised, however little they differ",
     ),
 )
