@@ -25,7 +25,8 @@ def same_gradient(
     """Returns the claim that all gradients of the recipe equal those of the formula on the data; see `formula_gap`.
 
     Recipe and data are made when the claim runs, so that a mutant of their functions is seen. Without `data` they are
-    equal and unequal groups, short and long answers, and outcomes of any number, graded and signed.
+    equal and unequal groups, short and long answers, outcomes of any number, graded and signed, and answers of a chat
+    after a template and prompts of unequal length.
     """
     made = (data,) if callable(data) else tuple(data)
     return Exact(name, lambda: formula_gap(recipe(), made, formula, spec, earlier=earlier), at_most=at_most, of=of)

@@ -331,3 +331,17 @@ def test_the_gap_of_several_data_is_the_largest() -> None:
 
     assert probes.formula_gap(recipes.grpo(), (probes.sequences,), loss) < 1e-9
     assert probes.formula_gap(recipes.grpo(), (probes.sequences, probes.graded), loss) == pytest.approx(0.5)
+
+
+def test_templated_answers_begin_at_different_columns_after_a_start_token_and_a_template() -> None:
+    data = probes.templated()
+    there = data.mask.any(1)
+    first = data.mask.long().argmax(1)[there]
+    assert len(first.unique()) == 4  # one for each prompt
+    assert int(first.min()) > len("<|user|><|end|><|assistant|>")
+    assert not data.mask[:, -1].any()
+    assert bool((data.truncated | data.terminal)[there].any(1).all())
+    assert data.truncated.any()
+    assert not there[-1]
+    assert set(by_hand.outcome(data).tolist()) == {0.0, 1.0}
+    assert {probes.templated} <= set(probes.ANY_OUTCOME) & set(probes.UNIT_OUTCOME) & set(probes.RIGHT_OR_WRONG)

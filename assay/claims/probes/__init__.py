@@ -90,7 +90,7 @@ from assay.claims.probes.tensors import (
 )
 from assay.claims.probes.training import at_posterior, distance_from_posterior, trained, trained_table
 from assay.claims.probes.values import exact_values
-from assay.claims.probes.uneven import ANY_OUTCOME, RIGHT_OR_WRONG, UNIT_OUTCOME, binary, graded, signed
+from assay.claims.probes.uneven import ANY_OUTCOME, RIGHT_OR_WRONG, UNIT_OUTCOME, binary, graded, signed, templated
 
 __all__ = [
     "ANY_OUTCOME",
@@ -184,6 +184,7 @@ __all__ = [
     "spelling",
     "table_gap",
     "table_of",
+    "templated",
     "token_episodes",
     "trained",
     "trained_table",

@@ -1,5 +1,5 @@
 """Sequences that show what equal ones hide: unequal groups, answers of 5 and of 400 tokens, graded and signed outcomes,
-an outcome exactly at its group's mean. Axes: B sequences, T decisions.
+an outcome exactly at its group's mean, prompts of unequal length in a chat template. Axes: B sequences, T decisions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import torch
 
 from assay.claims.probes.formulas import LOGITS_SA, Data, sequences, verified
-from assay.core.record import Experience
+from assay.core.record import Experience, pad
+from assay.rollouts import text
+from assay.rollouts.text import ByteTokenizer
 
 SIZES = (4, 7, 2, 5, 3)
 """Answers to each prompt; the last of all is an infrastructure fault, without a decision."""
@@ -60,9 +62,41 @@ def binary() -> Experience:
     return uneven([float(quarter > 2) for quarter in QUARTERS])
 
 
-ANY_OUTCOME: tuple[Data, ...] = (sequences, graded, signed)
+BEFORE, AFTER = "<|user|>", "<|end|><|assistant|>"
+"""What the chat template of `templated` writes around a prompt."""
+TOLD = ("a", "which of these", "1+1=", "go on")
+"""Prompts of a chat, of 1 to 14 characters."""
+SAID = ("7", "it is 12", "no\n", "", "eleven", "7", "0", "I do not know", "yes", "2", "two", "2", "2 or 3", "no", "")
+"""Answers, four to each prompt and three to the last; the fourth has no text, only its end."""
+
+
+def templated() -> Experience:
+    """Returns the answers of a chat model as a table task: bos, a template and prompts of unequal length before them,
+    so that answers begin at different columns; each ends with eos, is cut (one of five), or has left training (the
+    last). Outcomes are 0 and 1, log-probabilities those of another policy.
+    """
+    tokenizer, draw, num = ByteTokenizer(), torch.Generator().manual_seed(5), len(SAID)
+    special, group = tokenizer.vocabulary, torch.arange(num) // 4
+    prompts = [[special.bos, *tokenizer.encode(BEFORE + TOLD[label] + AFTER)] for label in group.tolist()]
+    record = text.written(prompts, [[*tokenizer.encode(one), special.eos] for one in SAID], group, special.pad)
+    record = pad(record, record.num_columns + 1)  # a cut answer bootstraps from the column after it
+    states, actions = LOGITS_SA.shape
+    state, action = record.context["tokens"] % states, record.action % actions
+    row, mask = torch.arange(num).unsqueeze(1), record.mask & (torch.arange(num) < num - 1).unsqueeze(1)
+    last, is_cut = record.terminal & mask, row % 5 == 1
+    noise = torch.randn(mask.shape, generator=draw, dtype=torch.float64)
+    distance = torch.tensor([0.5, 1e-4, 0.05, 0.2], dtype=torch.float64)[row % 4]
+    logp = (LOGITS_SA.log_softmax(-1)[state, action] + distance * noise).clamp(max=-0.01)
+    reward = last * (row * 7 % 3 == 0).double()
+    return Experience(
+        {"state": state}, action, mask, logp, reward, last & ~is_cut, last & is_cut, group=group,
+        extra={"start": group, "sample": torch.arange(num) % 4, "score": reward.sum(1)},
+    )  # fmt: skip
+
+
+ANY_OUTCOME: tuple[Data, ...] = (sequences, graded, signed, templated)
 """For formulas of any rewards."""
-UNIT_OUTCOME: tuple[Data, ...] = (verified, graded, binary)
+UNIT_OUTCOME: tuple[Data, ...] = (verified, graded, binary, templated)
 """For formulas that read an outcome from 0 to 1 as right or wrong, or as a rate."""
-RIGHT_OR_WRONG: tuple[Data, ...] = (verified, binary)
+RIGHT_OR_WRONG: tuple[Data, ...] = (verified, binary, templated)
 """For formulas that are defined for outcomes 0 and 1 alone."""
