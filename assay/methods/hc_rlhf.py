@@ -289,7 +289,7 @@ METHOD = Method(
         "upper bound 1.1, limit 1. A bound that holds is wider than the one that training inflates the cost by; the "
         "verdict says how many episodes would do",
         "a multiplier of rate 0.03 does not help: seeds 0 and 1 end at mean costs of 0.981 and 0.986 with multipliers "
-        "of 8.9 and 8.2, seed 0 with a reward of 5.2 instead of 12. The costs of late batches are multiples of 1/8, one "
-        "start of eight, in all runs: copies of a start seem to cost the same, so that their mean leaves no advantage",
+        "of 8.9 and 8.2, seed 0 with a reward of 5.2 instead of 12. The costs of late batches are multiples of 1/8, "
+        "one start of eight, in all runs: copies of a start seem to cost the same, and to get no advantage",
     ),
 )
