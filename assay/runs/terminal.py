@@ -189,7 +189,9 @@ class Curve:
     def x_axis(self, low: float, high: float, columns: int, margin: int, is_ascii: bool) -> Iterator[Text]:
         """Yields the line under the curve with its numbers and what they count."""
         corner, line, knot = ("+", "-", "+") if is_ascii else ("└", "─", "┬")
-        ticks = [tick for tick in scale(low, high, max(2, columns // 10))[2] if low <= tick <= high]
+        counts = float(low).is_integer() and float(high).is_integer()  # steps and decisions have no halves
+        found = scale(low, high, max(2, columns // 10), 1.0 if counts else 0.0)[2]
+        ticks = [tick for tick in found if low <= tick <= high]
         axis, words = [line] * columns, [" "] * (columns + margin + 2)
         room = columns + margin + 1 - len(self.x_label)
         for tick, label in zip(ticks, tick_labels(ticks), strict=True):
@@ -205,16 +207,16 @@ class Curve:
         yield Text("".join(words), style="dim")
 
 
-def scale(low: float, high: float, most: int) -> tuple[float, float, list[float]]:
+def scale(low: float, high: float, most: int, least: float = 0.0) -> tuple[float, float, list[float]]:
     """Returns the two ends of an axis and its ticks: round numbers (1, 2, 5 times a power of ten), at most about
-    `most`.
+    `most`, and `least` apart.
 
-    The ends are those of the values, moved out to a tick that is near; equal values get some room.
+    The ends are those of the values, moved out to a tick that is near; equal values get some room, but none below 0.
     """
     if not high - low > 1e-9 * max(abs(low), abs(high), 1e-100):
         pad = abs(low) * 0.1 if abs(low) > 1e-90 else 1.0
-        low, high = low - pad, high + pad
-    rough = (high - low) / max(1, most - 1)
+        low, high = low - pad if low < 0 else max(0.0, low - pad), high + pad
+    rough = max(least, (high - low) / max(1, most - 1))
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.8)
     first, last = math.ceil(low / step - 0.25), math.floor(high / step + 0.25)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import unicodedata
 
 import numpy as np
@@ -153,6 +154,13 @@ def test_scale_holds_its_values_and_has_few_round_ticks(a: float, b: float, most
     assert low < high
     assert 1 <= len(ticks) <= 2 * most + 1
     assert all(low - 1e-6 * abs(low) <= tick <= high + 1e-6 * abs(high) for tick in ticks)
+
+
+def test_steps_have_whole_ticks_and_a_score_that_stays_0_none_below() -> None:
+    shown = printed(Curve([Series("flat", [0, 1, 2], [np.zeros(3)])]), 100)
+    assert "-" not in shown.replace("--", "")
+    assert re.search(r"^ +0 +1 +(2 +)?step$", shown.rstrip().splitlines()[-1]), shown
+    assert scale(0.0, 0.0, 4)[0] == 0.0
 
 
 # ---------------------------------------------------------------------------------------------------- traces
