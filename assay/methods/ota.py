@@ -277,7 +277,7 @@ METHOD = Method(
     ),
     pilots=("the claim on subgoals, seeds 100 to 102: 0.83, 0.73, 0.87; n = 1: 0.80, 0.69, 0.79",),
     results=(
-        "the claim before, on goals reached, was undecided: 0.53 and with n = 1 0.50, more on 11 of 20 seeds and less "
+        "the claim on goals reached was undecided: 0.53 and with n = 1 0.50, more on 11 of 20 seeds and less "
         "on 6. The signs of far advantages, by which the gain should come, are right far more often (0.76, 0.52); the "
         "step from them to the policy is lost in the noise of 20 goals a seed",
         "where it is lost, in the corridor after 40 steps (seed 100, held-out goals 40 and more steps away): the high "
