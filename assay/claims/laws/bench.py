@@ -41,6 +41,7 @@ from assay.engine.engine import own_decisions
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bins import Bins
 from assay.models.heads.bounded import Deterministic, SquashedGaussian
 from assay.models.heads.value import ActionValue, Greedy
 from assay.models.model import Critic, Policy, Temperature
@@ -121,6 +122,10 @@ STANDARD: tuple[Bench, ...] = (
 )
 
 
+RANGE = 110.0
+"""Reach of the values of rewards within 1 at discount 0.99."""
+
+
 def benches_of(recipe: Recipe) -> list[Bench]:
     """Returns benches with a recipe's own models, made small, on every kind of task that they can be built for."""
     models = {name: smaller(spec) for name, spec in {"actor": recipe.actor, **recipe.critics}.items()}
@@ -138,9 +143,11 @@ def benches_of(recipe: Recipe) -> list[Bench]:
 
 
 def smaller(spec: Any) -> Any:
-    """Returns a model spec, its body and its head, with their sizes cut down."""
+    """Returns a model spec, its body and its head, with their sizes cut down; bins whose range is a task's have one."""
     if not is_dataclass(spec) or isinstance(spec, type):
         return spec
+    if isinstance(spec, Bins):
+        return spec if spec.low < spec.high else replace(spec, low=-RANGE, high=RANGE)
     below = {f.name: getattr(spec, f.name) for f in fields(spec) if f.init}
     return replace(spec, **{name: SMALL.get(name, smaller(value)) for name, value in below.items()})
 
