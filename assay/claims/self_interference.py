@@ -61,7 +61,8 @@ def probe_gap(ours: Recipe) -> float:
         "interference": (sum(one < 0 for one in change), len(change)),
         "interference_change": (sum(change), len(change)), "winner_slope": (slope, 1.0),
     }  # fmt: skip
-    return probes.distance([scene.metrics[name][0] for name in expected], list(expected.values()))
+    found = torch.tensor([scene.metrics[name][0] for name in expected])
+    return probes.distance(found, torch.tensor(list(expected.values())))
 
 
 def probed(ours: Recipe) -> Recipe:

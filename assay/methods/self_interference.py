@@ -46,8 +46,10 @@ class Interference(Prepare):
 
     def init(self, scene: Scene) -> State:
         """Returns the starts whose demonstrations are probed."""
-        is_asked = isinstance(scene.task, PromptTask)
-        return {"starts": [start for start in range(self.answers) if is_shown(scene.task, start)] if is_asked else []}
+        task = scene.task
+        if not isinstance(task, PromptTask):
+            return {"starts": []}
+        return {"starts": [start for start in range(self.answers) if is_shown(task, start)]}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
