@@ -6,6 +6,7 @@ The networks are tiny and random; the templates append (ChatML, Llama's headers 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -26,6 +27,7 @@ from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer
 from assay.parts.rollouts.episodes import Episodes
 from assay.rollouts.turns import utterances
 from assay.runs import catalogue
+from assay.tasks.adapters import pretrained
 from assay.tasks.adapters.pretrained import ModelDialogue, with_model
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.scratch import scratch
@@ -277,3 +279,22 @@ def test_a_real_model_speaks_its_own_template(name: str) -> None:
         mine = tokens_of(shown, row)
         assert mine == theirs[: len(mine)]
         assert len(theirs) - len(mine) <= 1
+
+
+def test_messages_are_tried_one_by_one_and_never_as_flat_text(
+    paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "greet me"}]
+    row = {"messages": [*told, {"role": "assistant", "content": "ah"}]}
+    (tmp_path / "chat.jsonl").write_text("\n".join([json.dumps(row)] * 20))
+    tried = list[str]()
+    real = pretrained.written_back
+
+    def noted(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
+        tried.append(words)
+        return real(tokenizer, words)
+
+    monkeypatch.setattr(pretrained, "written_back", noted)
+    task = with_model(catalogue.find_task(str(tmp_path / "chat.jsonl")), paths["chatml"])
+    assert set(tried) == {"be brief", "greet me", "ah", ""}
+    assert "be brief" in task.tokenizer.decode(task.told([task.items_of(np.array([0]), 0)[0].prompt])[0])

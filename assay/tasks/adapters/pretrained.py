@@ -164,6 +164,15 @@ def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
     return ids
 
 
+def texts_of(prompt: str, tokenizer: PretrainedTokenizer) -> list[str]:
+    """Returns the texts of a prompt that the model reads: of a conversation in its chat template those of the messages,
+    of any other prompt the prompt.
+    """
+    if isinstance(prompt, Conversation) and any(tokenizer.frame):
+        return [message.content for message in prompt.messages]
+    return [prompt]
+
+
 def longest(tokenizer: PretrainedTokenizer, task: PromptTask) -> tuple[int, str, int]:
     """Returns the tokens of the longest framed prompt with its place, and those of the longest reply; AssayError if the
     tokenizer cannot encode and decode the first items, or texts that spell a control token.
@@ -179,7 +188,7 @@ def longest(tokenizer: PretrainedTokenizer, task: PromptTask) -> tuple[int, str,
         told = [(item.demonstration, item.where), (str(item.facts.get("rejected", "")), item.where)]
         prompts.append((Framed(item.prompt, task.system), item.where))
         replies += told
-        for words, where in ((item.prompt, item.where), *told):
+        for words, where in (*((one, item.where) for one in texts_of(item.prompt, tokenizer)), *told):
             if place < NUM_MEASURED or spelt.search(words):
                 checked.setdefault(str(words), f"{where}: " if where else "")
     with silenced():
