@@ -70,8 +70,8 @@ class SeededElimination(Topology):
                 rounds[member] += 1
             left = on
         if is_verdict(matches):
-            while pairs := unsettled(num_members, matches):
-                noted(pairs)
+            while open_pairs := unsettled(num_members, matches):
+                noted(open_pairs)
             return settled_ranks(num_members, matches)
         score = [mean(own) for own in points]
         place = ranks([(rounds[member], score[member]) for member in range(num_members)])
