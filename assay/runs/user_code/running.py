@@ -60,7 +60,8 @@ def kept_traceback(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if any_fault(error) is not None:
+        is_of_disk = isinstance(error, OSError) and own_fault(error) is None  # the folder may be what cannot be written
+        if any_fault(error) is not None and not is_of_disk:
             folder.mkdir(parents=True, exist_ok=True)
             store.write_text(folder / TRACEBACK, "".join(traceback.format_exception(error)))
             error.add_note(f"The traceback is in {folder / TRACEBACK}")
