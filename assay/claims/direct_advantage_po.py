@@ -134,7 +134,7 @@ CLAIMS = Claims(
         Exact("the critic's gradient is that of the cross-entropy on outcomes before each step",
               lambda: critic_gap(critic(), 5), at_most=1e-9),
         Exact("before each step of two tokens the critic's gradient is that of the cross-entropy",
-              lambda: critic_gap(recipe(steps=spans(2)).before[0].recipe, 2), at_most=1e-9),
+              lambda: critic_gap(recipe(steps=spans(2)).before[0].recipe, 2), at_most=1e-9, of="phases"),
         Exact("steps are lines with the blank ones after them, and the critic learns where they begin",
               lambda: wrong_steps(recipe()), equals=0.0),
         Exact("with one step an answer and the group's mean as value it is kimi-k1.5's regression",

@@ -51,6 +51,7 @@ class MeanState(AnswerEmbedding):
     """The mean hidden state of a frozen model over the answer, each after its token; 0 for a row without decisions."""
 
     model: str = model_name("start")
+    not_a_part: ClassVar[str] = "an embedding of answers, which has no slot: Distinct alone reads it"
 
     def __call__(self, experience: Experience, scene: Scene) -> Tensor:
         def pooled(actor: Any, rows: Experience) -> Tensor:
@@ -62,6 +63,8 @@ class MeanState(AnswerEmbedding):
 @dataclass(frozen=True)
 class TokenCounts(AnswerEmbedding):
     """How often each token occurs in the answer: for policies without hidden states, such as tables."""
+
+    not_a_part: ClassVar[str] = "an embedding of answers, which has no slot: Distinct alone reads it"
 
     def __call__(self, experience: Experience, scene: Scene) -> Tensor:
         action, mask = experience.action, experience.mask
