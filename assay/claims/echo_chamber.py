@@ -102,7 +102,7 @@ CLAIMS = Claims(
                  looks=2, about=About.HEADLINE),
     ),
     mutants=(
-        Edit("equal answers of other prompts count", KeepRight.apply, "(label[row], *experience", "(*experience"),
+        Edit("equal answers of other prompts count", KeepRight.apply, "(label[row], *experience", "(0, *experience"),
         Edit("the last of equal answers", KeepRight.apply, ".nonzero().flatten().tolist()",
              ".nonzero().flatten().flip(0).tolist()"),
         Edit("a part of the answer is enough", CountModes.mode_of, "re.fullmatch", "re.search"),

@@ -346,6 +346,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"assay: cannot read or write {where} ({what}). Choose another path.", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
+        from assay.core.faults import is_out_of_memory
+
         if not is_out_of_memory(error):
             raise
         asked = re.search(r"allocate ([\d.]+ ?\w+)", str(error))
@@ -390,12 +392,6 @@ def told_once(message: str, told: dict[str, None]) -> None:
     if message not in told:
         told[message] = None
         print(f"assay: {message}", file=sys.stderr)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Returns whether numpy or torch ran out of memory; torch has no exception type for it on the CPU."""
-    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 if __name__ == "__main__":

@@ -103,3 +103,9 @@ def named(error: BaseException) -> str:
     """Returns type and text of an exception in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Returns whether numpy or torch ran out of memory; torch has no exception type for it on the CPU."""
+    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)

@@ -182,6 +182,7 @@ class BinsOfTask(Bins):
     high: float = 0.0
     num: int = 101
     discount: float = 0.99
+    not_a_part: ClassVar[str] = "a setting of the head, read from the task"
 
     def with_task(self, task: Task) -> "BinsOfTask":
         """Returns the bins with their range; raises AssayError if the task cannot say it."""
@@ -199,6 +200,7 @@ class BinsOfData(Bins):
     high: float = 0.0
     num: int = 101
     discount: float = 0.99
+    not_a_part: ClassVar[str] = "a setting of the head, read from the data"
 
     @property
     def needs_rewards(self) -> bool:
