@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.core.errors import AssayError
-from assay.tasks.language.preferences import PairsTask, preferences
+from assay.tasks.language.preferences import LABELLED, PairsTask, preferences
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.rows import first_columns
 from assay.tasks.language.textfile import BEST, textfile, together
@@ -79,18 +79,16 @@ def weight_of(path: str, written: str) -> float:
 def task_of_file(path: str, needs_answers: bool = True) -> PromptTask | PairsTask:
     """Returns the task of one file, by the fields of its first line; without `needs_answers` prompts alone will do."""
     columns = first_columns(path)
-    if "chosen" in columns:
+    if "chosen" in columns or (columns >= LABELLED and "answer" not in columns):
         return preferences(path)
     if {"responses", BEST} <= columns and "answer" not in columns:
         return textfile(path, ("prompt", BEST))
     if not needs_answers and "answer" not in columns and columns & {"prompt", "question"}:
         return textfile(path, ("prompt" if "prompt" in columns else "question", ""))
-    if "completion" in columns and columns & {"label", "score"} and "answer" not in columns:
-        rated = next(name for name in ("label", "score") if name in columns)
+    if {"completion", "score"} <= columns and "answer" not in columns:
         raise AssayError(
-            f"{path} has single completions with a {rated} (as for KTO), which no method reads. Join a good and a bad "
-            'completion of each prompt as {"prompt", "chosen", "rejected"} for dpo, or keep the good ones as '
-            '{"prompt", "answer"} for sft'
+            f"{path} has single completions with a score, which no method reads. Give a label, true or false, or join "
+            'two completions of each prompt as {"prompt", "chosen", "rejected"}'
         )
     if "messages" in columns:
         return textfile(path, ("messages", "answer"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.record import Draw, Experience, Score
 from assay.core.spaces import Spec
 from assay.rollouts import text
 from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
-from assay.tasks.language.rows import Row, pair, rows_of
+from assay.tasks.language.rows import GOOD, Row, first_columns, joined_pairs, labelled, pair, rows_of
 from assay.tasks.language.textfile import MAX_PROMPT, TextFile, longest_completion, longest_prompt
+
+LABELLED = frozenset({"prompt", "completion", "label"})
+"""Fields of a file of single completions with labels."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,12 @@ def preferences(
 ) -> PairsTask:
     """Returns the pairs of a file with a prompt and two different completions in each line; `rows.pair` reads them.
 
-    `max_tokens` 0 means as many as the longest completion needs.
+    Single completions with a label are joined to pairs. `max_tokens` 0 means as many as the longest completion needs.
     """
-    rows, digest = rows_of(path, pair, ("prompt", "chosen", "rejected", "tools"))
+    if first_columns(path) >= LABELLED:
+        rows, digest = labelled_pairs(path)
+    else:
+        rows, digest = rows_of(path, pair, ("prompt", "chosen", "rejected", "tools"))
     same = [row.where for row in rows if row.fields[1] == row.fields[2]]
     if same:
         raise AssayError(f"{same[0]}: 'chosen' and 'rejected' are equal (in {len(same)} rows); remove them")
@@ -112,6 +119,22 @@ def preferences(
     items = tuple(Item(row.fields[0], row.fields[1], row.fields[1], facts_of(row), row.where) for row in rows)
     task = PromptTask(Path(path).stem, TextFile(path, digest, held_out, seed, items), tokenizer, longest, max_tokens)
     return PairsTask(task if max_tokens else replace(task, max_tokens=longest_completion(task)[0]))
+
+
+def labelled_pairs(path: str) -> tuple[list[Row], str]:
+    """Returns the pairs of a file of single completions with labels, and its digest; warns of completions without a
+    partner, and raises AssayError if none has one.
+    """
+    rows, digest = rows_of(path, labelled, ("prompt", "completion", "label"))
+    pairs = joined_pairs(rows)
+    if not pairs:
+        good = sum(row.fields[2] == GOOD for row in rows)
+        what = f"{path}: no prompt has a good and a bad completion ({good} good, {len(rows) - good} bad)"
+        raise AssayError(f'{what}. Add the other kind, or keep the good ones as {{"prompt", "answer"}} for sft')
+    if lone := len(rows) - 2 * len(pairs):
+        what = f"{lone} of {len(rows)} completions have no partner with the other label"
+        warnings.warn(f"{path}: {what} and the same prompt, and are left out", DataWarning, 2)
+    return pairs, digest
 
 
 def facts_of(row: Row) -> dict[str, object]:

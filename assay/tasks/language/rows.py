@@ -22,6 +22,10 @@ ANSWER, ANSWERS = "answer", "answers"
 """The field of the right answer, and the fact that holds all of them where it is a list."""
 
 
+GOOD, BAD = "good", "bad"
+"""Labels of single completions."""
+
+
 class Row(NamedTuple):
     """One line: its place, for messages, the texts that were read, and other fields (see `is_fact`)."""
 
@@ -238,6 +242,28 @@ def pair(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
         what = "'chosen' and 'rejected' differ before their last message"
         raise AssayError(f"{where}: {what}. Cut them after the first answers that differ")
     return Conversation(before, tools_of(row, where)), good, bad
+
+
+def labelled(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Reads (prompt, completion, GOOD or BAD): single completions with a label, as for KTO."""
+    label = row.get("label")
+    if label not in (True, False):
+        raise AssayError(f"{where}: 'label' is {label!r}. Use true for a good completion and false for a bad one")
+    return prompt_of(row, "prompt", where), completion_of(row, "completion", where), GOOD if label else BAD
+
+
+def joined_pairs(rows: Sequence[Row]) -> list[Row]:
+    """Returns (prompt, chosen, rejected) of `labelled` rows: the first good completion of a prompt with its first bad
+    one, and so on; completions without a partner are left out.
+    """
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        found.setdefault(row.fields[0], {GOOD: [], BAD: []})[row.fields[2]].append(row)
+    return [
+        Row(good.where, (prompt, good.fields[1], bad.fields[1]), good.others)
+        for prompt, both in found.items()
+        for good, bad in zip(both[GOOD], both[BAD], strict=False)
+    ]
 
 
 def completion_of(row: Mapping[str, Any], column: str, where: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.record import Draw
 from assay.engine.loop import Loop
 from assay.rollouts.text import Conversation, Message
@@ -19,6 +19,7 @@ from assay.runs.options import LanguageOptions, RunOptions
 from assay.runs.plan import anchored, make_plan
 from assay.runs.run import execute, resume
 from assay.runs.signals import Stopped
+from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import Files, TextFile
 
@@ -106,7 +107,8 @@ def test_pairs_come_in_the_usual_formats(tmp_path: Path, row: dict[str, Any], ro
         ({"messages": [USER, {**SAID, "tool_calls": [1]}]}, "calls a tool"),
         ({"messages": [USER, SAID], "tools": [1]}, "line 1: 'tools' is .*list of objects"),
         ({"prompt": "a", "answer": " "}, "line 1: 'answer' is empty"),
-        ({"prompt": "a", "completion": "b", "label": True}, "as for KTO.*for dpo, or keep the good ones"),
+        ({"prompt": "a", "completion": "b", "label": True}, r"no prompt has a good and a bad completion \(1 good, 0"),
+        ({"prompt": "a", "completion": "b", "label": "yes"}, "line 1: 'label' is 'yes'. Use true"),
         ({"prompt": "a", "completion": "b", "score": 0.5}, "single completions with a score"),
         ({"chosen": [USER, SAID], "rejected": [SYSTEM, SAID]}, "differ before their last message"),
         ({"prompt": "a", "chosen": [USER, SAID], "rejected": [SAID]}, "2 messages after an explicit 'prompt'"),
@@ -115,6 +117,26 @@ def test_pairs_come_in_the_usual_formats(tmp_path: Path, row: dict[str, Any], ro
 def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     with pytest.raises(AssayError, match=message):
         first(written(tmp_path / "a.jsonl", [row]))
+
+
+def test_labelled_completions_are_joined_to_pairs(tmp_path: Path) -> None:
+    said = [
+        ("a", "1", True),
+        ("b", "2", False),
+        ("a", "3", False),
+        ("a", "4", True),
+        ("b", "5", True),
+        ("c", "6", False),
+    ]
+    rows = [{"prompt": prompt, "completion": text, "label": label} for prompt, text, label in said]
+    with pytest.warns(DataWarning, match="2 of 6 completions have no partner"):
+        task = catalogue.find_task(written(tmp_path / "a.jsonl", rows))
+    assert isinstance(task, PairsTask)
+    items: Any = task.prompts.items
+    assert [(item.prompt, item.answer, item.facts["rejected"]) for item in items.rows] == [
+        ("a", "1", "3"),
+        ("b", "5", "2"),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- order
