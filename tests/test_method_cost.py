@@ -25,6 +25,7 @@ REASONS = {
     "Standardised": "--normalize obs, docs/environments.md",
     "StandardisedByData": "--normalize obs of every offline method, docs/rescaled.md; td3-bc has it in the preset d4rl",
     "Standardising": "--normalize, docs/environments.md",
+    "ModuleBody": "--body FILE.py:NAME, docs/own.md: a user's own network",
     "Narrowed": "temperature, top-k and top-p of a rollout, docs/one_gpu.md: users put it around any rollout",
 }
 """Shared parts that no base recipe names and fewer than two methods use: who else uses each."""
@@ -54,8 +55,8 @@ def test_methods_keep_their_budget(tool: ModuleType) -> None:
 
 def test_lines_are_counted_where_they_stand(tool: ModuleType) -> None:
     costs = tool.costs()
-    own = sum(len(tool.counted(module)) for module in tool.own_modules("cql"))
-    assert costs["cql"] > own, "its penalty for discrete actions stands among the shared critics"
+    own = sum(len(tool.counted(module)) for module in tool.own_modules("cispo"))
+    assert costs["cispo"] > own, "its trust region stands among the shared ones"
     assert ("assay.parts.credit.outcome", "OutcomeCredit") in tool.uses("grpo")
 
 

@@ -23,11 +23,12 @@ VISITED = probes.of_origins(probes.fragments(), Origin.POLICY, Origin.DATASET)
 
 
 def rooted(d: Tensor, there: Tensor) -> Tensor:
-    """(e^d - 1) / sqrt(c), c the mean over samples without a hundredth at each end."""
+    """(e^d - 1) / sqrt(c), c the mean over samples without a hundredth at each end; e^d - 1 where c is not positive."""
     excess = d.exp() - 1.0
     kept = sorted(excess[there].tolist())
     kept = kept[len(kept) // 100 : len(kept) - len(kept) // 100]
-    return excess / (sum(kept) / len(kept)) ** 0.5
+    centre = sum(kept) / len(kept)
+    return excess / centre**0.5 if centre > 0 else excess
 
 
 def losses_by_hand(
@@ -47,7 +48,7 @@ clipped = partial(losses_by_hand, weight=30.0)
 def answers_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     data = seen.experience
     d = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0).sum(1)
-    paid = 0.2 * rooted(d, data.mask.any(1)).unsqueeze(1) * (data.terminal | data.truncated)
+    paid = (0.2 * rooted(d, data.mask.any(1))).clamp(-10.0, 10.0).unsqueeze(1) * (data.terminal | data.truncated)
     return by_hand.ppo_of_tokens(replace(seen, experience=replace(data, reward=data.reward - paid)))
 
 

@@ -69,7 +69,7 @@ def writers_of(name: str, reader: type) -> str:
     shared ones. A part that itself reads the column only changes it.
     """
     found = {
-        cls: (cls.__module__ != reader.__module__, cls.__module__.startswith("assay.methods."), cls.__name__)
+        cls: (cls.__module__ != reader.__module__, not cls.__module__.startswith("assay.parts."), cls.__name__)
         for slot in (Transform, Rollout, Source)
         for cls in below(slot)
         if name in class_columns(cls, "writes") and name not in class_columns(cls, "reads")

@@ -22,6 +22,13 @@ from assay.method import State, concatenate, groups, logp_of, model_name, recipe
 from assay.parts import BySign, Demonstrations, DualClip, GroupMean, OutcomeCredit, PolicyGradient, Reweigh, WithoutIdle
 
 
+def need_prompts(scene: Scene) -> None:
+    """Raises AssayError if the task has no prompts; does nothing without a task."""
+    if scene.task is not None and not isinstance(scene.task, PromptedTask):
+        what = f"task '{scene.task.name}' has no prompts that answers could be scored without"
+        raise AssayError(f"{what}. Use a language task of single answers")
+
+
 @dataclass(frozen=True)
 class WithoutPrompt(Prepare):
     """In the first `share` of the run: rows are the start token and the answer, with the log-probabilities that `actor`
@@ -41,9 +48,7 @@ class WithoutPrompt(Prepare):
 
     def init(self, scene: Scene) -> State:
         """Returns an empty state; raises AssayError if the task has no prompts."""
-        if scene.task is not None and not isinstance(scene.task, PromptedTask):
-            what = f"task '{scene.task.name}' has no prompts that answers could be scored without"
-            raise AssayError(f"{what}. Use a language task of single answers")
+        need_prompts(scene)
         return {}
 
     @torch.no_grad()
@@ -71,6 +76,11 @@ class Unprompted(Demonstrations):
 
     A model from scratch learns P(y) beside P(y | x) so; a language model has it from pretraining.
     """
+
+    def init(self, scene: Scene) -> State:
+        """Returns ordinal 0; raises AssayError if the task has no demonstrations or no prompts."""
+        need_prompts(scene)
+        return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields one batch."""

@@ -383,7 +383,7 @@ def test_apart_gives_the_same_reports_and_a_process_that_ends_is_a_finding(tmp_p
     *found, ended = check_file_apart(written(tmp_path, sound + ends))
     assert found == check_file(written(tmp_path, sound))
     assert ended.name == "the_ending_reward"
-    assert "exit code 7" in ended.broken[0].detail
+    assert "SystemExit(7)" in ended.broken[0].detail
 
 
 def test_an_endless_loop_is_a_finding_after_the_time_limit(tmp_path: Path) -> None:
@@ -410,5 +410,5 @@ def test_apart_errors_are_the_same_sentences(tmp_path: Path, monkeypatch: pytest
     write_reports()  # what the process does
     with pytest.raises(AssayError, match="is recognised"):
         read_reports(path, [json.loads(line) for line in out.read_text().splitlines()], "ended")
-    with pytest.raises(AssayError, match="exit code 3 while it was loaded"):
+    with pytest.raises(AssayError, match="cannot be loaded: it raises SystemExit.*line 1"):
         check_file_apart(written(tmp_path, "import os; os._exit(3)"))

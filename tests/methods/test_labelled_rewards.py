@@ -70,8 +70,9 @@ def test_the_first_rule_that_holds_gives_the_verdict() -> None:
 
 def test_phrases_before_the_answer_do_not_count() -> None:
     task = easy_and_hard()
-    rows = probes.completed(task, ["no:yes", "yes:no", "no", "yes"], [0] * 4)
-    assert refusal_of(":", "NO")(rows, Scene(task)).reward.sum(1).tolist() == [0.0, 1.0, 1.0, 0.0]
+    said = ["i cannot<answer>yes", "yes<answer>i cannot", "i cannot", "yes"]
+    rows = probes.completed(task, said, [0] * 4)
+    assert Matches(refusal_of, times=0)(rows, Scene(task)).reward.sum(1).tolist() == [0.0, 1.0, 1.0, 0.0]
     with pytest.raises(AssayError, match="not a regular expression"):
         Matches("(")(rows, Scene(task))
 

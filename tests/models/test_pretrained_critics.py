@@ -269,10 +269,14 @@ def test_with_lora_a_critic_trains_adapters_and_its_head(path: str) -> None:
 
 
 def test_phases_with_the_same_actor_get_the_pretrained_one(path: str) -> None:
-    from assay.claims.sdpo import reading
-
-    recipe = catalogue.with_pretrained(reading(catalogue.methods()["sdpo"].recipe()), Pretrained(path))
+    recipe = catalogue.with_pretrained(catalogue.methods()["oreal"].recipe(), Pretrained(path))
     assert recipe.before[0].recipe.actor == recipe.actor == Pretrained(path)
+
+
+def test_phases_for_models_from_scratch_are_left_out(path: str) -> None:
+    recipe = catalogue.methods()["sdpo"].recipe()
+    assert [phase.name for phase in recipe.before] == ["in-context"]
+    assert catalogue.with_pretrained(recipe, Pretrained(path)).before == ()
 
 
 def test_from_the_command_line_and_on_from_the_folder(path: str, tmp_path: Path) -> None:
