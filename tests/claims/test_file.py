@@ -410,5 +410,5 @@ def test_apart_errors_are_the_same_sentences(tmp_path: Path, monkeypatch: pytest
     write_reports()  # what the process does
     with pytest.raises(AssayError, match="is recognised"):
         read_reports(path, [json.loads(line) for line in out.read_text().splitlines()], "ended")
-    with pytest.raises(AssayError, match="cannot be loaded: it raises SystemExit.*line 1"):
+    with pytest.raises(AssayError, match=r"cannot be loaded: it raises SystemExit.*line 1"):
         check_file_apart(written(tmp_path, "import os; os._exit(3)"))
