@@ -117,6 +117,9 @@ CLAIMS = Claims(
               plain(), probes.sequences(), lambda seen: -by_hand.mean_of_decisions(by_hand.clipped(
                   by_hand.ratio(seen), by_hand.standardised(seen.experience).unsqueeze(1), 0.2, 0.2), seen.experience)),
               at_most=1e-9),
+        Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(
+              recipe().before[0].recipe, probes.sequences(),
+              lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)), at_most=1e-9, of="phases"),
         Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
               of="refusals"),
         Measured("the gradients of log P(y) and log P(y | x) of a sampled answer are closer than those of two answers: "

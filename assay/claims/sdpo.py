@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Exact, Measured, probes
+from assay.claims import About, Claims, Exact, Measured, by_hand, probes
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -157,6 +157,9 @@ CLAIMS = Claims(
               lambda: feedback_gap(with_feedback()), at_most=1e-4, of="feedback"),
         Exact("feedback is refused on a task that gives none", lambda: probes.is_refused(with_feedback(), addition(1)),
               equals=1.0, of="feedback"),
+        Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(
+              recipe().before[0].recipe, probes.sequences(),
+              lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)), at_most=1e-9, of="phases"),
         Measured("it scores higher than grpo at equal samples", "sorting-6", recipe(), reading(recipes.grpo()),
                  seeds=5, minutes=12.0, steps=100, about=About.HEADLINE),
     ),
