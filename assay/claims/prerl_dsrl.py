@@ -127,8 +127,8 @@ CLAIMS = Claims(
                  Computed(alignment, small=partial(alignment, num=3, steps=2)), 0.0, seeds=10, minutes=4.0, looks=2,
                  about=About.MECHANISM),
         Measured("after as many rollouts it is right within 16 tries more often than grpo with a mean over tokens",
-                 "sorting-5", recipe(), plain(), PassAt(16), seeds=5, minutes=8.0, steps=100, warmup=60, looks=2,
-                 about=About.HEADLINE),
+                 "sorting-5", recipe(), replace(plain(), before=recipe().before), PassAt(16), seeds=5,
+                 minutes=8.0, steps=100, warmup=60, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("right answers learn", WithoutPrompt.apply, "self.coefficient * self.right, self.coefficient * self.wrong",
