@@ -11,6 +11,7 @@ from assay.core.recipe import Copy as Copy, Recipe as Recipe, Stage as Stage
 from assay.core.record import Experience as Experience
 from assay.engine.placement import Placement as Placement
 from assay.recipes import presets as presets
+from assay.report.shown import claim as claim, show as show
 from assay.runs.compare import ablate as ablate, compare as compare, tune as tune
 from assay.runs.evaluate import evaluate as evaluate
 from assay.runs.run import Run as Run, load as load, resume as resume, train as train

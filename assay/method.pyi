@@ -23,7 +23,7 @@ from assay.core.settings import model_name as model_name
 from assay.core.slots import (
     Actor as Actor, ActorHead as ActorHead, ActorSpec as ActorSpec, Aggregation as Aggregation,
     Annotation as Annotation, AnsweringTask as AnsweringTask, Ask as Ask, Body as Body, BoxedTask as BoxedTask,
-    Certificate as Certificate,
+    Certificate as Certificate, CheckedTask as CheckedTask,
     Chat as Chat, Choice as Choice, Constraint as Constraint, CostlyTask as CostlyTask, CountedTask as CountedTask,
     Credit as Credit, CreditWeight as CreditWeight, CriticHead as CriticHead, CriticLoss as CriticLoss,
     CriticSpec as CriticSpec, Curriculum as Curriculum, DemonstratedTask as DemonstratedTask,
@@ -63,7 +63,8 @@ from assay.ops import (
 from assay.ops.distributions import (
     HALF_LOG_TWO_PI as HALF_LOG_TWO_PI, categorical_logp as categorical_logp, normal_sample as normal_sample,
 )
-from assay.ops.divergences import k2 as k2, k3 as k3
+from assay.ops.divergences import forward_kl as forward_kl, jensen_shannon as jensen_shannon, k2 as k2, k3 as k3
+from assay.ops.divergences import reverse_kl as reverse_kl, with_tail as with_tail
 from assay.ops.groups import Groups as Groups
 from assay.ops.later import one_later as one_later, states_after as states_after
 from assay.ops.logits import likeliest as likeliest, nucleus_entropy as nucleus_entropy, over_logits as over_logits
@@ -74,14 +75,15 @@ from assay.recipes.conservative import cql as cql, iql as iql, logged as logged
 from assay.recipes.constrained import constrained as constrained, safe_ppo as safe_ppo
 from assay.recipes.group import (
     reinforce as reinforce, with_kl_in_reward as with_kl_in_reward, with_minibatches as with_minibatches,
-    with_policy as with_policy, with_regularizers as with_regularizers, with_token_clip as with_token_clip,
+    with_policy as with_policy, with_pool as with_pool, with_regularizers as with_regularizers,
+    with_token_clip as with_token_clip,
 )
 from assay.recipes.method import Method as Method
 from assay.recipes.off_policy import dqn as dqn, sac as sac, td3 as td3
 from assay.recipes.presets import (
     BIGRAMS as BIGRAMS, CONTINUOUS as CONTINUOUS, CONTROL as CONTROL, D4RL as D4RL, EVERY as EVERY,
     LANGUAGE as LANGUAGE, MUJOCO as MUJOCO, PLACES as PLACES, PREFERENCES as PREFERENCES, Preset as Preset,
-    STALE as STALE, TABLE as TABLE,
+    READING as READING, STALE as STALE, TABLE as TABLE,
 )
 from assay.recipes.rlpd import (
     CRITIC_BODY as CRITIC_BODY, OPTIMIZER as OPTIMIZER, TARGETS as TARGETS, mixed as mixed, rlpd as rlpd,

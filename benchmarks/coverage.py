@@ -18,7 +18,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.statistics.scores import Resampling, iqm, iqm_of
+from assay.statistics.aggregates import iqm, iqm_of
+from assay.statistics.scores import Resampling
 
 Floats = NDArray[np.float64]
 RUNS, TASKS, METHODS = (3, 5, 10), (1, 5, 26), ("percentile", "expanded")

@@ -110,7 +110,7 @@ class First:
 
     def item(self, ordinal: int, split: int) -> Any:
         """Returns words of a hash of the number."""
-        from assay.tasks.language.prompts import Item
+        from assay.tasks.language.items import Item
 
         words = torch.randint(3, self.size.words, (self.size.prompt - 1,), generator=seeded(ordinal)).tolist()
         return Item(" ".join(f"w{word}" for word in words), "", "")

@@ -69,7 +69,7 @@ class Parity:
 
     def item(self, ordinal: int, split: int) -> Any:
         """Random words after the first."""
-        from assay.tasks.language.prompts import Item
+        from assay.tasks.language.items import Item
 
         return Item(prompt_text(self.size, ordinal), "", "")
 

@@ -66,7 +66,7 @@ class Parity:
 
     def item(self, ordinal: int, split: int) -> Any:
         """Fifteen random words."""
-        from assay.tasks.language.prompts import Item
+        from assay.tasks.language.items import Item
 
         ids = np.random.default_rng((ordinal, split)).integers(2, self.size, 15)
         return Item(" ".join(f"w{token}" for token in ids), "", "")

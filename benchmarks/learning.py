@@ -36,7 +36,8 @@ from assay.core.store import write_text
 from assay.engine.machine import describe_machine
 from assay.runs import catalogue
 from assay.runs.folder import read_metrics
-from assay.runs.plan import Plan, make_plan, phase_plan, phases_of
+from assay.runs.phase_plans import phase_plan, phases_of
+from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute
 from assay.statistics.intervals import Estimate, formatted, mean_interval

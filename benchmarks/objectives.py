@@ -31,6 +31,7 @@ from assay.engine.machine import describe_machine
 from assay.engine.memory import ROWS, parts_below, whole_numbers
 from assay.report import comparison as comparison_page
 from assay.runs import catalogue, comparison
+from assay.runs.arms import Arm, Setup
 from assay.statistics.intervals import Estimate, mean_interval
 
 TASKS = ("levels", "many-ways", "stale")
@@ -79,11 +80,11 @@ def answers_a_step(key: str) -> int:
     return min(math.prod(size for found in sizes for size in found.values()), loop.progress.decisions // TOKENS)
 
 
-def setup_of(keys: Sequence[str], options: argparse.Namespace) -> comparison.Setup:
+def setup_of(keys: Sequence[str], options: argparse.Namespace) -> Setup:
     """Returns the comparison of these methods, each with the steps that sample the answers."""
     steps = {key: -(-options.answers // answers_a_step(key)) for key in keys}
-    arms = tuple(comparison.Arm(key, key, {"steps": steps[key]}) for key in keys)
-    return comparison.Setup(arms, TASKS, options.out, options.seeds, {}, options.minutes, options.jobs)
+    arms = tuple(Arm(key, key, {"steps": steps[key]}) for key in keys)
+    return Setup(arms, TASKS, options.out, options.seeds, {}, options.minutes, options.jobs)
 
 
 def found_methods(options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from assay.datasets import files, made
+from assay.datasets import agents, files, made
 from assay.engine.placement import Placement
 from benchmarks.peers_runs import Clock, Job, Queue, acting
 
@@ -82,8 +82,8 @@ def make_data(folder: Path, task: str, decisions: int, episodes: int = EPISODES)
 
     world = catalogue.find_task(task)
     recipe = catalogue.recipe_for("sac", world, {})
-    agent = made.Agent(partial(the_same, recipe), max(1, decisions // FRAGMENT), seed=0, evaluations=10)
-    found = made.trained(agent, world)
+    agent = agents.Agent(partial(the_same, recipe), max(1, decisions // FRAGMENT), seed=0, evaluations=10)
+    found = agents.trained(agent, world)
     kinds: tuple[made.Made, ...] = (
         made.Medium(agent, episodes),
         made.MediumReplay(agent),

@@ -156,7 +156,9 @@ def command_of(method: str, kind: str, files: Path, out: Path) -> list[str]:
     """Returns the words of the command; phases and warm-ups before the method's own steps are short as well."""
     found = catalogue.find_method(method)[1]
     recipe = found.recipe(LANGUAGE if kind in REWARD_KINDS else CONTINUOUS)
-    short = [f"--set=before.{phase.name}.steps={PHASE_STEPS}" for phase in recipe.before]
+    # What a pretrained model can do already is not taught with --model.
+    phases = [phase for phase in recipe.before if kind in CONTROL_KINDS or not phase.from_scratch]
+    short = [f"--set=before.{phase.name}.steps={PHASE_STEPS}" for phase in phases]
     long = [path for path, value in settings(replace(recipe, before=())).items() if path[-1] == "warmup" and value > 1]
     short += [f"--set={'.'.join(path)}={STEPS}" for path in long]
     words = [sys.executable, "-m", "assay", "train", method, "--steps", str(STEPS), "--evaluations", "0", *short]
@@ -190,7 +192,8 @@ def judged(code: int, said: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     own = [line.removeprefix("assay: ") for line in lines if line.startswith("assay: ")]
     steps = [row for row in rows if row.get("step")]
-    if code == 2 and own and "Traceback" not in said and not steps:
+    is_begun = bool(steps or (own and "assay resume" in own[-1]))
+    if code == 2 and own and "Traceback" not in said and not is_begun:
         return REFUSED, own[-1]
     if code != 0 or "Traceback" in said:
         return BROKE, lines[-1] if lines else f"status {code}"

@@ -54,9 +54,9 @@ def refreshed(source: Any) -> float:
 
 def measure(folder: Path) -> dict[str, float]:
     """Returns cpu-seconds of three refreshes, megabytes of JSON, and the peak memory of this process in MB."""
-    from assay.report.watch import Source
+    from assay.report.watch import PageSource
 
-    source = Source(folder)
+    source = PageSource(folder)
     found = {"first": refreshed(source), "same": refreshed(source)}
     journal = next(iter(sorted(folder.rglob("metrics.jsonl"))))
     with journal.open("a") as file:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
+import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; processes that tests start inherit it
@@ -31,6 +34,8 @@ hypothesis.settings.register_profile("ci", max_examples=40, derandomize=True, **
 hypothesis.settings.register_profile("all", max_examples=200, derandomize=True, **options)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+if sys.version_info < (3, 12):  # which computes what a protocol needs once, and not in every isinstance
+    typing._get_protocol_attrs = cache(typing._get_protocol_attrs)
 warm.serve()
 torch.set_num_threads(1)
 if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make test-isa` stands in for
@@ -38,8 +43,18 @@ if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make t
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all-cases`: methods train in each of their worlds, and every run of tests/resume is killed."""
+    """`--all-cases`: methods train in each of their worlds, every run of tests/resume is killed, and tests that are
+    marked `all_cases` run.
+    """
     parser.addoption("--all-cases", action="store_true", help="every world of a method, every run that can be killed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is marked `all_cases`, unless it is asked for."""
+    if not config.getoption("--all-cases"):
+        left_out = [item for item in items if item.get_closest_marker("all_cases")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("all_cases")]
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,8 @@ import pytest
 from assay import recipes
 from assay.claims import discover
 from assay.core.columns import GIVEN
+from assay.recipes.families import FAMILIES
+from assay.runs import method_index
 
 ROOT = Path(__file__).resolve().parents[1] / "assay"
 PROOF = ("laws", "mutants", "probes")  # folders of claims that are shared; testbeds and systems belong to claims
@@ -27,8 +29,8 @@ PROOF = ("laws", "mutants", "probes")  # folders of claims that are shared; test
 BASES = {name.replace("-", "_") for name in recipes.__all__}
 """Base recipes: their names are words that any message may use, as `ppo` in "Try ppo"."""
 
-ORDINARY = {"real"}
-"""Keys that are words of English: prose may use them."""
+ORDINARY = {"real", "int"}
+"""Keys that are words of English or of Python: prose and code may use them."""
 
 EXAMPLE = "an example of the methods that can do what was asked"
 NAMED: dict[str, str] = {
@@ -42,6 +44,7 @@ NAMED: dict[str, str] = {
     "envpool in runs/catalogue.py": "the prefix of tasks of the package EnvPool",
     "envpool in runs/library_versions.py": "the package EnvPool, whose version a run records",
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
+    "gkd in runs/teachers.py": "errors that name the method for a teacher alone",
     "reward_model in runs/options/own.py": "the option --reward-model",
     "reward_model in runs/keywords.py": "the option --reward-model",
     "score in runs/planner.py": "a kind of call: a model scores what was generated",
@@ -306,3 +309,9 @@ def test_columns_and_metrics_of_methods_are_known() -> None:
     assert "intervened" in logged["hil_serl"]
     assert "beyond_bins" in logged["hl_gauss"]
     assert "right_signs" in logged["ota"]
+
+
+def test_every_method_is_of_a_listed_family() -> None:
+    """One that is not stops `assay list --all` and the site; this needs no import of a method."""
+    strange = {key: entry.family for key, entry in method_index.entries().items() if entry.family not in FAMILIES}
+    assert strange == {}

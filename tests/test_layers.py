@@ -24,13 +24,14 @@ ROOT = Path(__file__).resolve().parents[1]
 # A place is a unit, or a folder or module inside one, without the leading `assay.`; the longest one that fits decides.
 PARTS = ("parts", "models", "methods")  # where the rules of parts hold
 
-SHARED = {"core", "ops", "models", "rollouts", "decoding", "parts", "recipes", "tasks", "statistics"}
+SHARED = {"core", "ops", "models", "rollouts", "decoding", "parts", "recipes", "tasks", "statistics", "sandbox"}
 RUNNING = SHARED | {"method", "methods", "datasets", "engine", "version"}
 
 ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its own unit
     "version": set(),
     "core": set(),
     "ops": {"core"},
+    "sandbox": {"core.errors", "core.http"},  # stands alone: no torch
     "statistics": {"core", "ops"},
     "models": {"core", "ops"},
     "models.pretrained": {"core", "ops", "rollouts.text"},
@@ -39,7 +40,7 @@ ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its
     "engine": {"core", "ops", "decoding"},
     "parts": {"core", "ops", "models", "rollouts", "decoding"},
     "recipes": {"core", "ops", "models", "parts"},
-    "tasks": {"core", "ops", "rollouts", "decoding"},
+    "tasks": {"core", "ops", "rollouts", "decoding", "sandbox"},
     "tasks.adapters": {"core", "ops", "models", "rollouts", "decoding"},
     "datasets": {"core", "ops", "engine", "models", "parts", "recipes", "tasks", "version"},
     "method": {"core", "ops", "models", "rollouts", "decoding", "parts", "recipes"},
@@ -61,12 +62,14 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     "optuna": {"statistics.tuning"},
     "torch.distributed": {"engine"},
     **{name: {"tasks.adapters"} for name in (
-        "gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym", "envpool")},
+        "gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym", "envpool", "mcp")},
     **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
     **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
     "huggingface_hub": {"models.pretrained"},
-    "pyarrow": {"tasks.language.rows"},
+    "math_verify": {"tasks.language.math_answers"},
+    "pyarrow": {"tasks.language.sources"},
+    "duckdb": {"tasks.language.sql"},
     **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
     "ray": {"runs.distributed.ray_cluster"},
     "vllm": set(),
@@ -136,6 +139,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         **{f"assay/runs/{where}": "a child waits for its parent to say something or to end, for as long as that lives"
            for where in ("distributed/worker_pool.py: pipe.recv_bytes()", "pools.py: parent.recv()",
                          "distributed/worker_pool.py: news.recv_bytes()", "signals.py: wait([parent])")},
+        **{f"assay/runs/user_code/workers/serving.py: {call}": reason for call, reason in (
+            ("self.alone.get()", "a worker waits for its trainer, whose end ends it (its guard sees to that)"),
+            ("found.result()", "the trainer has the deadline of a call, and kills the worker"),
+        )},
         **{f"assay/runs/{where}": "the thread writes a checkpoint: the disk decides, and leaving would lose it"
            for where in (
                "saving.py: self.wait()", "saving.py: self.join()", "saving.py: self.thread.join()",
@@ -146,8 +153,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "function_names": {
         "assay/report/watch.py: Handler.do_GET": "http.server asks for this name",
-        "assay/cli/serve.py: Handler.do_GET": "http.server asks for this name",
-        "assay/cli/serve.py: Handler.do_POST": "http.server asks for this name",
+        "assay/core/http.py: Handler.do_GET": "http.server asks for this name",
+        "assay/core/http.py: Handler.do_POST": "http.server asks for this name",
     },
 }
 

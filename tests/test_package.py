@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {
     "control", "data", "language", "scale", "plots", "tasks", "peers", "docs", "dev", "all", "video", "export", "games",
-    "ray",
+    "ray", "verify", "sql", "mcp",
 }  # fmt: skip
 HARD = {"torch", "numpy", "safetensors", "rich"}
 IMPORT_SECONDS = 2.5
@@ -59,6 +59,16 @@ def test_every_public_name_is_found_where_it_is_said_to_live() -> None:
 
     assert all(getattr(assay, name) is not None for name in assay.__all__)
     assert {"train", "resume", "load", "Recipe", "claims", "statistics"} <= set(assay.__all__) <= set(dir(assay))
+
+
+def test_public_names_are_listed_and_nothing_else() -> None:
+    import assay
+    import assay.runs.run  # puts the folders of the package into its namespace
+
+    assert assay.runs.run.train is assay.train
+    assert [name for name in dir(assay) if not name.startswith("__")] == [
+        name for name in assay.__all__ if not name.startswith("__")
+    ]
 
 
 def test_a_type_checker_sees_every_public_name() -> None:

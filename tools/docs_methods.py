@@ -16,14 +16,21 @@ from assay.core.difference import ABSENT, Change, brief
 from assay.datasets.recorded import sources_of
 from assay.recipes.method import FAMILIES, Method
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Preset
-from assay.report import claims, methods, overview
+from assay.report import claims, method_tables, methods, overview
 from assay.runs import catalogue, method_index
 from tools.docs_figures import interval_figure
 from tools.docs_links import DOCS, ROOT, source_block
 from tools.docs_text import bullets, capital, code, plain, prose, table
 
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+WORKED = "answers with the steps before the result, such as those of GSM8K"
+STEPS = "the steps of a right answer in the field `steps` of each row, or a judge of steps (`--judge URL`)"
 NEEDS = {
+    **dict.fromkeys(("adcl-egsr", "ghpo", "mixed-cot-rl", "pope", "scope"), WORKED),
+    **dict.fromkeys(("capo", "clip-delta", "text2grad"), STEPS),
+    "cog-drift": "rows of each problem in several formats, with a field `problem`",
+    "longrlvr": "the numbers of the chunks that hold the answer in the field `evidence` of each row",
+    "rgr-grpo": "items and weights in the field `rubric` of each row",
     "advantage-alignment-llm": "a game of at least two players",
     "iwocs": "a task with a range of dynamics",
     "lhrm-hgpo": "a task that says with what its answers begin in two modes; its variant `tags` asks a model for them",
@@ -81,13 +88,13 @@ def method_page(key: str) -> str:
 
 
 def facts_table(facts: Mapping[str, Any]) -> str:
-    """Returns paper, family, worlds, default task, names and source of a method."""
+    """Returns paper, family, kinds, default task, names and source of a method."""
     found = ARXIV.fullmatch(facts["paper"])
     path = method_path(facts["name"])
     rows = {
         "paper": f"[{facts['paper']}](https://arxiv.org/abs/{found[1]})" if found else plain(facts["paper"]),
         "family": f"[{facts['family']}](index.md#{anchor(facts['family'])})",
-        "worlds": ", ".join(facts["worlds"]),
+        "kinds of task": ", ".join(facts["kinds"]),
         "default task": code(facts["task"]),
         "studied, not counted": plain(facts["studied"]),
         "also called": ", ".join(map(code, facts["aliases"])),
@@ -157,17 +164,17 @@ def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
     """Returns, for each kind of task that a method works on, what is needed and the command."""
     if key in NEEDS:
         return []
-    found, worlds = [], {world.name: world for world in method.presets}
-    if LANGUAGE.name in worlds and key not in COSTS:
+    found, kinds = [], {kind.name: kind for kind in method.presets}
+    if LANGUAGE.name in kinds and key not in COSTS:
         fields = field_words(*FIELDS[key]) if key in FIELDS else ""
         words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../{FORMATS})):"
         option, value = OPTIONS.get(key, ("", ""))
         more = f" --{option} '{value}'" if option else ""
         found.append((words, f"assay train {key} --task your.jsonl --model FOLDER{more}"))
-    if PREFERENCES.name in worlds:
+    if PREFERENCES.name in kinds:
         words = "On a file of preference pairs ([format](../preferences.md)):"
         found.append((words, f"assay train {key} --task pairs.jsonl --model FOLDER"))
-    control = [worlds[name] for name in (CONTROL.name, CONTINUOUS.name) if name in worlds]
+    control = [kinds[name] for name in (CONTROL.name, CONTINUOUS.name) if name in kinds]
     if control and key not in EXPERTS:
         found += control_commands(key, method, control)
     return found
@@ -179,10 +186,10 @@ def field_words(name: str, values: Sequence[str]) -> str:
     return f" with a field `{name}`{known} in every line"
 
 
-def control_commands(key: str, method: Method, worlds: Sequence[Preset]) -> list[tuple[str, str]]:
+def control_commands(key: str, method: Method, kinds: Sequence[Preset]) -> list[tuple[str, str]]:
     """Returns the command on an offline dataset, or on an environment for a method that learns from none."""
-    kind = "" if len(worlds) > 1 else f" with {'discrete' if worlds[0].discrete else 'continuous'} actions"
-    number = num_datasets(method, worlds[0])
+    kind = "" if len(kinds) > 1 else f" with {'discrete' if kinds[0].discrete else 'continuous'} actions"
+    number = num_datasets(method, kinds[0])
     if not number:
         costs = " that reports `info['cost']`" if key in COSTS else ""
         return [(f"On a Gymnasium environment{kind}{costs}:", f"assay train {key} --task YourEnv-v0")]
@@ -192,9 +199,9 @@ def control_commands(key: str, method: Method, worlds: Sequence[Preset]) -> list
     return [(words, f"assay train {key} --task YourEnv-v0 {' '.join(f'--data {file}' for file in files)}")]
 
 
-def num_datasets(method: Method, world: Preset) -> int:
-    """Returns how many offline datasets the recipe of a world learns from."""
-    places = sources_of(method.recipe(world))
+def num_datasets(method: Method, kind: Preset) -> int:
+    """Returns how many offline datasets the recipe of a kind learns from."""
+    places = sources_of(method.recipe(kind))
     return max((len(getattr(source, "logs", (1,))) for _, source in places), default=0)
 
 
@@ -262,8 +269,8 @@ def settings_text(facts: Mapping[str, Any]) -> str:
         if value not in (None, [], {})
     ]
     head = f'??? note "{len(rows)} settings and their defaults"\n\n    | setting | default |\n    | --- | --- |\n'
-    world = facts["worlds"][0]
-    words = f"Change one with `--set PATH=VALUE`. Defaults are those of {world}; a preset or a task may have others."
+    kind = facts["kinds"][0]
+    words = f"Change one with `--set PATH=VALUE`. Defaults are those of {kind}; a preset or a task may have others."
     return f"{words}\n\n{head}" + "\n".join(rows)
 
 
@@ -271,7 +278,7 @@ def settings_text(facts: Mapping[str, Any]) -> str:
 def index_page(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the index of methods by family."""
     told = ["# Methods", "## Start with one of these", starts_table(), "## All of them"]
-    told += [f"{methods.counted(rows)}, the same rows as `assay list --all`.", legend(rows)]
+    told += [f"{method_tables.counted(rows)}, the same rows as `assay list --all`.", legend(rows)]
     for family in FAMILIES:
         some = [row for row in rows if row["family"] == family]
         if some:
@@ -290,11 +297,11 @@ def family_table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for row in rows:
         verdict = badge(row["headline"], row["state"]) if row["verdict"] else badge("no verdict")
-        letters = "".join(methods.LETTERS[world] for world in methods.LETTERS if world in row["worlds"])
-        name, text = f"[{row['name']}]({row['name']}.md)", methods.summary(row).plain
+        letters = "".join(methods.LETTERS[kind] for kind in methods.LETTERS if kind in row["kinds"])
+        name, text = f"[{row['name']}]({row['name']}.md)", method_tables.summary(row).plain
         told = f'<span class="wide">{capital(text).replace(chr(10), "<br>")}</span>'
-        lines.append((name, told, verdict, letters, methods.mutants_of(row).plain))
-    return table(("method", "what it is", "verdict", "worlds", "mutants"), lines)
+        lines.append((name, told, verdict, letters, method_tables.mutants_of(row).plain))
+    return table(("method", "what it is", "verdict", "kinds", "mutants"), lines)
 
 
 def legend(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -302,7 +309,7 @@ def legend(rows: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(row["headline"] if row["verdict"] else "no verdict" for row in rows)
     counts["stale"] = sum(row["state"] == stamps.STALE for row in rows)
     lines = [(badge(word), str(counts[word]), text) for word, text in claims.MEANINGS.items() if counts[word]]
-    letters = f"**worlds**: {methods.LETTERS_IN_WORDS}."
+    letters = f"**kinds of task**: {methods.LETTERS_IN_WORDS}."
     effect = "**effect**: ours minus theirs of the headline's first claim, 95 % interval; points are percentage points."
     mutants = "**mutants**: wrong versions of the method that its exact claims reject, of those that change a run."
     return "\n\n".join([table(("verdict", "methods", "meaning"), lines), letters, effect, mutants])

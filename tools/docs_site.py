@@ -16,6 +16,8 @@ SHIM = re.compile(r"https://[\w.]+/iframe-worker/shim")
 COMMANDS = re.compile(r'<div class="language-(?:bash|sh) .*?</div>', re.S)
 """Blocks of commands on a page."""
 OPTION = re.compile(r"(?<=[\s>])(--[a-z][a-z-]*)(?![^<]*>)")
+INLINE = re.compile(r"<code>([^<]*)</code>")
+"""Code in a sentence or a cell."""
 MADE = "<!-- made: laws -->"
 """Where a written page has the generated table of laws."""
 
@@ -53,9 +55,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return docs_links.for_site(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
 
 
+def breakable(code: str) -> str:
+    """Returns code in a line with whole options, and with places to break where a test is named."""
+    if "::" in code:
+        return code.replace("::", "::<wbr>").replace("_", "_<wbr>")
+    return OPTION.sub(r'<span class="option">\1</span>', f" {code}")[1:]
+
+
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Replaces the theme's address of its worker for pages on the disk by a script of the site. Keeps the options of
     commands whole: a browser may break a line after any hyphen.
     """
     output = COMMANDS.sub(lambda block: OPTION.sub(r'<span class="option">\1</span>', block[0]), output)
+    output = INLINE.sub(lambda code: f"<code>{breakable(code[1])}</code>", output)
     return SHIM.sub(posixpath.relpath("assets/worker.js", posixpath.dirname(page.url) or "."), output)

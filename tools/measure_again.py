@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from assay.claims import stamps, verdicts  # noqa: E402
+from assay.claims import measuring, stamps, verdicts  # noqa: E402
 from assay.claims.claim import Measured  # noqa: E402
 from assay.claims.find import find_claims  # noqa: E402
 from assay.claims.records import has_verdict  # noqa: E402
@@ -91,7 +91,7 @@ def measure_one(method: str, place: int, out: Path, minutes: float) -> int:
     """Measures one claim and writes its entry; exit code UNFINISHED if the time was up."""
     claim: Measured = find_claims(method).measured[place]
     deadline = time.monotonic() + 60 * minutes
-    entry = verdicts.measure(method, claim, out / "runs" / method, deadline=deadline, workers=1)
+    entry = measuring.measure(method, claim, out / "runs" / method, deadline=deadline, workers=1)
     if entry is None:
         return UNFINISHED
     store.write_text(part_of(out, method, place), json.dumps(entry))

@@ -9,8 +9,8 @@ from assay.claims.claim import (
     Exact as Exact, Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
 )
 from assay.claims.comparisons import (
-    best_of_group as best_of_group, learns_faster as learns_faster, reused as reused,
-    without_baseline as without_baseline,
+    best_of_group as best_of_group, ignores_constants as ignores_constants, learns_faster as learns_faster,
+    not_worse as not_worse, reused as reused, without_baseline as without_baseline,
 )
 from assay.claims.deprecated import Method as Method
 from assay.claims.gradient import same_gradient as same_gradient
@@ -18,4 +18,4 @@ from assay.claims.metrics import (
     AnswerProbability as AnswerProbability, Area as Area, AtEqual as AtEqual, DistinctAt as DistinctAt,
     Largest as Largest, PassAt as PassAt, sampled as sampled,
 )
-from assay.claims.probes import by_hand as by_hand
+from assay.claims.probes import by_hand as by_hand, steps as steps

@@ -1,4 +1,4 @@
-"""Claims of a-grae: its loss by hand, exact and measured claims, mutants."""
+"""Claims of a-grae: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,7 @@
-"""The loss by hand on games of several decisions a round, and expected gradients over all games."""
+"""The loss by hand on games of several decisions a round, and expected gradients over all games.
+
+Axes: B games, R rounds.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -100,7 +103,7 @@ CLAIMS = Claims(
         Exact("its gradient is the formula's also where most advantages are negative",
               lambda: probes.formula_gap(recipe(), rounds(seed=5), loss_by_hand), at_most=1e-9),
         Exact("with messages every word has its round's credit, and payoffs are aligned in units of their range",
-              lambda: payoffs_in_units(recipe()), at_most=1e-5, of="sources"),
+              lambda: payoffs_in_units(recipe()), at_most=1e-5),
         Exact("the rival's gradient is that of the sum of both players' rewards", lambda: probes.formula_gap(
               sum_of_rewards(), rounds(), lambda seen: loss_by_hand(seen, summed=True)), at_most=1e-9,
               of="variant sum-of-rewards"),

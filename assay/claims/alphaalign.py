@@ -70,7 +70,7 @@ CLAIMS = Claims(
         Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
               lambda: distance_from_table(recipe(helpfulness=GIVEN)), equals=0.0, tolerance=1e-4),
         Exact("on its default task format and refusals are those of the task",
-              lambda: distance_on_default_task(recipe()), equals=0.0, tolerance=1e-4, of="sources"),
+              lambda: distance_on_default_task(recipe()), equals=0.0, tolerance=1e-4, of="tasks"),
         same_gradient("for given rewards its gradients are ppo's", lambda: replace(recipe(), rewards=()),
                       by_hand.ppo_of_tokens, probes.fragments),
         Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",

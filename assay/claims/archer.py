@@ -1,4 +1,7 @@
-"""Turns by hand: losses of both critics and of the policy, and what is decided again at replayed states."""
+"""Turns by hand: losses of both critics and of the policy, and what is decided again at replayed states.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -141,10 +144,10 @@ CLAIMS = Claims(
         Exact("V and the policy train on new turns of the current policy at replayed states",
               lambda: wrong_utterances(recipe()), equals=0.0),
         Exact("whatever was recorded, V's target is the policy's own mean worth",
-              lambda: distance_of_mean_worth(recipe(TABLE)), at_most=0.01, of="table"),
+              lambda: distance_of_mean_worth(recipe(TABLE)), at_most=0.01, of="sources"),
         Exact("with exact critics the expected gradient is exact", bias, equals=0.0),
         Exact("what follows a turn adds no variance: two turns have less than one", variance_left, at_most=0.75,
-              of="target networks"),
+              of="theory"),
         Measured("it wins 55 % of its games after fewer decisions than reinforce", "twenty-questions-2", recipe(),
                  recipes.reinforce(), metric=DecisionsTo(0.55, "reward"), expect=Expect.BELOW, seeds=5, minutes=6.0,
                  steps=24, warmup=120, about=About.HEADLINE),

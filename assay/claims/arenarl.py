@@ -1,4 +1,4 @@
-"""Tournaments by hand."""
+"""Tournaments by hand. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Exact claims of asyncflow, by the real ledger on a virtual clock."""
+"""Exact claims of asyncflow, by the real ledger on a virtual clock. Axes: B sequences, T decisions."""
 
 from functools import partial
 

@@ -1,4 +1,7 @@
-"""Claims of balanced-filtering: its loss by hand, its limits, exact and measured claims, mutants."""
+"""Claims of balanced-filtering: its loss by hand, its limits, exact and measured claims, mutants.
+
+Axes: B sequences, T decisions.
+"""
 
 import torch
 from torch import Tensor

@@ -1,12 +1,12 @@
-"""Claims of bc: its loss by hand, exact and measured claims, mutants."""
+"""Claims of bc: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
 from assay.core.slots import ALONE
 from assay.method import CONTINUOUS, TABLE, Experience, recipes
 from assay.parts import LogLikelihood
@@ -39,23 +39,14 @@ def decisions(batches: Sequence[Experience]) -> list[list[int]]:
 
 CLAIMS = Claims(
     mutants=(
-        Edit(
-            "the log-likelihood of the other sign",
-            LogLikelihood.__call__,
-            "-view.scored.logp * ",
-            "view.scored.logp * ",
-        ),
+        Edit("the log-likelihood of the other sign", LogLikelihood.__call__, "-view.scored.logp * ",
+             "view.scored.logp * "),
     ),
     claims=(
-        Exact(
-            "its gradient is that of the likelihood",
-            lambda: probes.formula_gap(recipes.bc(TABLE), probes.sequences(), likelihood),
-            at_most=1e-9,
-        ),
-        Exact(
-            "with a Gaussian its gradient is that of least squares",
-            lambda: probes.formula_gap(recipes.bc(CONTINUOUS), probes.transitions(), least_squares, probes.BOX_SPEC),
-            at_most=1e-9, of="continuous-control"),
+        same_gradient("its gradient is that of the likelihood", partial(recipes.bc, TABLE), likelihood,
+                      probes.sequences),
+        same_gradient("with a Gaussian its gradient is that of least squares", partial(recipes.bc, CONTINUOUS),
+                      least_squares, probes.transitions, probes.BOX_SPEC, of="continuous-control"),
         Exact("a step clones every decision of 8 expert episodes once, in 16 batches", not_cloned, equals=0.0),
         Measured("it imitates a perfect expert", "cartpole", recipes.bc(), 475.0, seeds=5, minutes=1,
                  about=About.HEADLINE),

@@ -1,4 +1,7 @@
-"""Claims of methods: exact ones (identities, every commit) and measured ones (paired seeds against a rival)."""
+"""Claims of methods: exact ones (identities, every commit) and measured ones (paired seeds against a rival).
+
+Tensors have any shape.
+"""
 
 from __future__ import annotations
 

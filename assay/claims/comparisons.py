@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.claims.claim import About, Measured
+from assay.claims.claim import About, Expect, Final, Measured
 from assay.claims.metrics import Area
 from assay.core.recipe import Recipe
 from assay.parts.aggregations import SequenceSum
@@ -24,6 +24,30 @@ def learns_faster(name: str, ours: Recipe, theirs: Recipe, task: str = "levels")
     return Measured(
         name, task, ours, theirs, Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2, about=About.HEADLINE
     )
+
+
+def not_worse(name: str, ours: Recipe, theirs: Recipe) -> Measured:
+    """Returns the claim that on sorting-5, after 100 steps from a warm start, the score is at most 0.1 below that of a
+    rival.
+    """
+    return Measured(
+        name, "sorting-5", ours, theirs, margin=-0.1, seeds=5, minutes=4.0, steps=100, warmup=60, about=About.MECHANISM
+    )
+
+
+def ignores_constants(recipe: Recipe, rival: Recipe) -> tuple[Measured, Measured]:
+    """Returns the claims of a baseline of each group: where prompts pay constants besides the task's own reward, and
+    these are unequal, the recipe's score is above the rival's; where they are 0, it is within 0.05 of it.
+    """
+    score, others = Final("true_score"), f"{rival.name}'s"
+    unequal = f"where prompts pay unequal constants it scores higher than {rival.name}; refuted by a lead below 0.1"
+    none = f"where prompts pay no constants its score is within 0.05 of {others}"
+    return (
+        Measured(unequal, "hackable:hack=0,offset=5", recipe, rival, score, margin=0.1, seeds=5, minutes=1.0, steps=60,
+                 about=About.MECHANISM),
+        Measured(none, "hackable:hack=0,offset=0", recipe, rival, score, Expect.WITHIN, margin=0.05, seeds=5,
+                 minutes=1.0, steps=60, about=About.COMPONENT),
+    )  # fmt: skip
 
 
 def reused(recipe: Recipe, passes: int = 8) -> Recipe:

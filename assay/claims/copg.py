@@ -1,4 +1,7 @@
-"""Claims of copg: its loss by hand, exact and measured claims, mutants."""
+"""Claims of copg: its loss by hand, exact and measured claims, mutants.
+
+Axes: B sequences, T decisions, S states, A actions.
+"""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""CQL's losses by hand, for discrete and continuous actions."""
+"""CQL's losses by hand, for discrete and continuous actions. Axes: B sequences, T decisions."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""dapo's loss by hand, and its soft limit of the length on given answers."""
+"""dapo's loss by hand, and its soft limit of the length on given answers. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from assay.claims import About, Average, Claims, Edit, Exact, Expect, Final, Mea
 from assay.engine.loop import Loop
 from assay.method import CONTROL, PLACES, TABLE, Experience, Scene, Verifier, recipes
 from assay.parts import Informative, OverlongPenalty
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 from assay.tasks.tabular.bandit import bandit
 
 LENGTHS = (2, 10, 16, 17, 18, 19, 20)

@@ -1,4 +1,4 @@
-"""Episodes in several rows by hand, and what a chunk may see."""
+"""Episodes in several rows by hand, and what a chunk may see. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 

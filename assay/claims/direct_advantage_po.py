@@ -1,4 +1,4 @@
-"""Losses of steps and of the critic by hand."""
+"""Losses of steps and of the critic by hand. Axes: B sequences, T decisions."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -11,9 +11,11 @@ from assay.claims import About, Claims, Computed, Edit, Exact, Final, Measured, 
 from assay.claims.testbeds.language.places import key_decisions, true_advantage
 from assay.engine.loop import Loop
 from assay.method import PLACES, Experience, Recipe, Scene, recipes
-from assay.methods.direct_advantage_po import AsProbability, RegressSteps, StepStarts, TextSteps, critic, in_segments
-from assay.methods.direct_advantage_po import of_answers, recipe, step_begins
+from assay.methods.direct_advantage_po import AsProbability, RegressSteps, StepStarts, critic, in_segments
+from assay.methods.direct_advantage_po import of_answers, recipe
 from assay.models import Critic, TokenTable
+from assay.parts import TextSteps
+from assay.parts.credit.steps import step_begins
 
 SEEN = replace(PLACES, value=Critic(TokenTable(2)))
 """A critic that sees the last two tokens."""

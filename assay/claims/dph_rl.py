@@ -1,4 +1,7 @@
-"""The loss by hand, divergences of three answers, and a start policy whose solved prompts are known."""
+"""The loss by hand, divergences of three answers, and a start policy whose solved prompts are known.
+
+Axes: B sequences, T decisions.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""The loss of pairs, the credit and the beam by hand."""
+"""The loss of pairs, the credit and the beam by hand.
+
+Axes: B sequences, T decisions, N beams, S states, A actions, V vocabulary.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Claims of dqn: its loss by hand, exact and measured claims, mutants."""
+"""Claims of dqn: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
+
+from functools import partial
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
 from assay.method import recipes
 from assay.parts import DoubleQ
 
@@ -27,13 +28,8 @@ CLAIMS = Claims(
         Edit("another discount", recipes.dqn, "DoubleQ(0.99)", "DoubleQ(0.9)"),
     ),
     claims=(
-        Exact(
-            "its gradient is that of the formula",
-            lambda: probes.formula_gap(
-                recipes.dqn(), probes.transitions(probes.CHOICE_SPEC), loss_by_hand, probes.CHOICE_SPEC
-            ),
-            at_most=1e-9,
-        ),
+        same_gradient("its gradient is that of the formula", recipes.dqn, loss_by_hand,
+                      partial(probes.transitions, probes.CHOICE_SPEC), probes.CHOICE_SPEC),
         Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
         Measured("it balances the pole: its return is above 475", "cartpole", recipes.dqn(), 475.0, seeds=5, minutes=8,
                  about=About.HEADLINE),

@@ -12,7 +12,8 @@ from assay.method import AssayError, Draw, Recipe, Scene, recipes
 from assay.methods.dump import SourceBandit, recipe
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.mixture import easy_and_hard
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.items import Item
 from assay.tasks.language.sorting import sorting
 from assay.tasks.language.textfile import TextFile
 from assay.tasks.tabular.bandit import bandit as bandit_task

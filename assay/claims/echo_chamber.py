@@ -1,4 +1,4 @@
-"""Formats as arms of a bandit, and answers of each format."""
+"""Formats as arms of a bandit, and answers of each format. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 from functools import partial
@@ -85,7 +85,7 @@ CLAIMS = Claims(
                       likelihood_by_hand, of="phases"),
         Exact("answers of each format are counted", lambda: probes.mode_gap(recipe(), SCRIPT), at_most=1e-9),
         Exact("on a task that says its formats, those are counted",
-              lambda: probes.mode_gap(recipe(), DIGITS, formats()), at_most=1e-9, of="formats"),
+              lambda: probes.mode_gap(recipe(), DIGITS, formats()), at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), BANDIT), equals=1.0, of="refusals"),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),
                  seeds=10, minutes=4.0, steps=100, looks=2, about=About.HEADLINE),

@@ -1,4 +1,4 @@
-"""Clip ranges, losses and cut decisions by hand."""
+"""Clip ranges, losses and cut decisions by hand. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 from functools import partial

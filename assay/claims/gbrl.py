@@ -80,7 +80,10 @@ Leaves = Callable[[Tensor, Tensor, Tensor], list[Tensor]]
 
 
 def boosting_gap(shape: Shape | None = None, leaves: Leaves = best_tree) -> float:
-    """Returns the largest difference of policy and value after two updates from trees found by brute force."""
+    """Returns the largest difference of policy and value after two updates from trees found by brute force.
+
+    Conditions that separate the same decisions may separate other columns in two ways: these follow the trees.
+    """
     recipe, data = on_trees(recipes.ppo(CONTROL), (0,), shape).at(Progress()), played()
     engine = Engine(recipe, probes.CHOICE_SPEC, 0, Placement())
     outputs, seen = torch.zeros(*data.mask.shape, 5, dtype=torch.float64), data.context["observation"]
@@ -91,8 +94,9 @@ def boosting_gap(shape: Shape | None = None, leaves: Leaves = best_tree) -> floa
             own = leaf[data.mask]
             if bool(own.any()):
                 outputs[leaf] -= gradient[own].mean(0) * torch.tensor([0.2, 0.2, 0.2, 0.2, 0.1]).double()
-    found: list[Any] = [engine.model(name).body.trees for name in ("actor", "value")]
-    mine = torch.cat([trees.predict(seen.float()) for trees in found], -1).double()
+        found: list[Any] = [engine.model(name).body.trees for name in ("actor", "value")]
+        mine = torch.cat([trees.predict(seen.float()) for trees in found], -1).double()
+        outputs = torch.where(data.mask.unsqueeze(-1), outputs, mine)
     return float((mine - outputs).abs().max())
 
 

@@ -1,4 +1,7 @@
-"""hc-rlhf's losses by hand, and how often its test passes a policy at the limit, over all possible tests."""
+"""hc-rlhf's losses by hand, and how often its test passes a policy at the limit, over all possible tests.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import replace
 from math import comb, log, sqrt
@@ -14,7 +17,7 @@ from assay.methods.hc_rlhf import CostCertificate, LowestBound, Pessimistic, aug
 from assay.parts import TaskCost
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 FACTOR = 4.0 * 1.345030374 / sqrt(15) + 2.0 * 1.281975213 / sqrt(2000)
 """Of the deviation: 4 t(0.9, 14) / sqrt(15) for 15 episodes, 2 t(0.9, 1999) / sqrt(2000) for the later test."""

@@ -206,7 +206,7 @@ CLAIMS = Claims(
         Exact("bins reach a quarter beyond the largest discounted return of the data", data_gap, at_most=1e-4,
               of="offline"),
         Exact("a task that pays uniform actions nothing is refused with the setting", is_refused_unpaid, equals=1.0,
-              of="range"),
+              of="refusals"),
         Measured("it follows moving targets better than regression", "", tracking(classified), tracking(regressed),
                  expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.MECHANISM),
         Measured("it follows noisy moving targets better than regression", "", tracking(classified, 2.0),

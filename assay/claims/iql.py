@@ -1,4 +1,4 @@
-"""Claims of iql: its loss by hand, exact and measured claims, mutants."""
+"""Claims of iql: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ CLAIMS = Claims(
               lambda: probes.formula_gap(iql(), probes.transitions(SPEC, num=64), losses_by_hand, SPEC), at_most=1e-9),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld(), ReturnRange()), equals=0.0, of="table"),
+              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld(), ReturnRange()), equals=0.0, of="sources"),
         Exact("rewards are in units of the range of returns over the longest episode, whatever they were",
               scale_gap, at_most=1e-5, of="units"),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),

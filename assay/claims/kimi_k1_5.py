@@ -1,4 +1,4 @@
-"""Losses, length rewards, shares of prompts and steps of the optimizer by hand."""
+"""Losses, length rewards, shares of prompts and steps of the optimizer by hand. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,8 @@ from assay.methods.kimi_k1_5 import LengthReward, OftenFailed, RestartedAdam, an
 from assay.parts import Episodes
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.addition import addition
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.items import Item
 from assay.tasks.language.textfile import TextFile
 
 TASK = probes.listed(Item("q", "7", "7"), Item("p", "7", "7"))
@@ -145,7 +146,7 @@ CLAIMS = Claims(
               at_most=1e-6),
         Exact("lengths are paid by the formula", lambda: distance_from_formula(recipe()), at_most=1e-6),
         Exact("lengths are not paid in the first fifth of a run",
-              lambda: paid(recipe(), step=0)[0], equals=1.0, of="phases"),
+              lambda: paid(recipe(), step=0)[0], equals=1.0, of="schedules"),
         Exact("prompts are drawn in proportion to 1 - success", lambda: priority_gap(recipe()), at_most=0.0),
         Exact("every batch begins with a fresh optimizer",
               lambda: max(gap_to_fresh(recipe(PLACES)), gap_to_fresh(recipe(PLACES).set("epochs", 3)),

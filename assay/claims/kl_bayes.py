@@ -1,4 +1,4 @@
-"""The losses of kl-bayes and of matching by hand."""
+"""The losses of kl-bayes and of matching by hand. Axes: B sequences, T decisions, S states, A actions."""
 
 from functools import partial
 

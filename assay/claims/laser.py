@@ -1,4 +1,7 @@
-"""The loss of the spare token by hand, and how well its score tells right answers from wrong ones."""
+"""The loss of the spare token by hand, and how well its score tells right answers from wrong ones.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +15,7 @@ from assay.engine.loop import Loop
 from assay.method import Draw, Recipe, Scene, Task, groups
 from assay.methods.laser import SilentDecoder, SpareConstant, SpareToken, balance, blended, finished, recipe
 from assay.tasks.language.addition import addition
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 from assay.tasks.language.scratch import scratch
 from assay.tasks.language.sorting import sorting
 from assay.tasks.language.spare import spare_token
@@ -131,7 +134,7 @@ CLAIMS = Claims(
               recipe(spare=SpareToken(3), share=0.1), probes.verified(), loss_by_hand), at_most=1e-9),
         Exact("before the second half advantages are grpo's", lambda: probes.formula_gap(
               recipe(spare=SpareToken(3)), probes.verified(), lambda seen: loss_by_hand(seen, share=0.0)),
-              at_most=1e-9, of="phases"),
+              at_most=1e-9, of="schedules"),
         Exact("scores that hardly differ change nothing", lambda: (mixed([0.1, 0.0, 0.0, 0.1]) - torch.tensor(
               [1.5, -0.5, -0.5, -0.5])).abs().max(), equals=0.0),
         Exact("the constant is measured in the first batch and kept", lambda: measured_once(recipe()), at_most=1e-5),

@@ -1,4 +1,4 @@
-"""Claims of lite-ppo: its loss by hand, exact and measured claims, mutants."""
+"""Claims of lite-ppo: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand),
         Exact("scales of two groups are those of their raw spreads", lambda: torch.div(*advantages(15, 8, size=16)),
-              equals=1.875, tolerance=1e-6, of="sources"),
+              equals=1.875, tolerance=1e-6, illustrates=True),
         Measured("its largest gradient is smaller than grpo's", "levels", recipe(BIGRAMS), recipes.grpo(BIGRAMS),
                  Largest("gradient_norm/policy"), Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2,
                  about=About.MECHANISM),

@@ -1,4 +1,4 @@
-"""Claims of lp-reg: its loss by hand, exact and measured claims, mutants."""
+"""Claims of lp-reg: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from functools import partial
 

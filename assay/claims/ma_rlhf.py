@@ -1,4 +1,7 @@
-"""The credit of macro actions by hand, and its expectation over all episodes of a table."""
+"""The credit of macro actions by hand, and its expectation over all episodes of a table.
+
+Axes: B sequences, T decisions.
+"""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The exact solution of an iteration of mdpo."""
+"""The exact solution of an iteration of mdpo. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 from functools import partial

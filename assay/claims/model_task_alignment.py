@@ -16,7 +16,8 @@ from assay.method import Recipe, Scene, recipes
 from assay.methods.model_task_alignment import Majority, OneStart, answers_of, incorrect, majority, negatives
 from assay.methods.model_task_alignment import one_example, random, recipe, rewarded, true, unclipped
 from assay.rollouts.text import ByteTokenizer
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.items import Item
 from assay.tasks.language.textfile import TextFile
 
 OLD = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64)

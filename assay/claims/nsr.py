@@ -1,4 +1,4 @@
-"""Claims of nsr: its loss by hand, exact and measured claims, mutants."""
+"""Claims of nsr: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 import torch
 
@@ -32,10 +32,10 @@ CLAIMS = Claims(
               lambda: gap(positive(), 1.0, 0.0), at_most=1e-9, of="psr"),
         Exact("a wrong answer raises every other logit by its probability", lambda: (
               unsampled(negative(), 0, 0.0) - torch.tensor([-0.5, 0.3, 0.15, 0.05])).abs().max(), at_most=1e-6,
-              of="nsr-only"),
+              illustrates=True),
         Exact("a right answer lowers every other logit", lambda: (
               unsampled(positive(), 1, 1.0) - torch.tensor([-0.5, 0.7, -0.15, -0.05])).abs().max(), at_most=1e-6,
-              of="psr"),
+              illustrates=True),
         Measured("where contexts share parameters, wrong answers alone have a higher pass@64 than right ones alone at "
                  "an equal pass rate",
                  "many-ways", negative(BIGRAMS).set("actor.rank", 4), positive(BIGRAMS).set("actor.rank", 4),

@@ -1,4 +1,4 @@
-"""Losses of chosen answers, token weights and their AUC by hand."""
+"""Losses of chosen answers, token weights and their AUC by hand. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Claims of p3o: its loss by hand, exact and measured claims, mutants."""
+"""Claims of p3o: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,6 +5,8 @@
 
 A refactoring must leave every hash as it is. Hashes are kept per machine kind in panel.json; no name of a metric,
 parameter or part enters them.
+
+Tensors have any shape.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claims of ppo: its loss by hand, exact and measured claims, mutants."""
+"""Claims of ppo: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Prefixes by hand: of a task with one answer, and of worked solutions."""
+"""Prefixes by hand: of a task with one answer, and of worked solutions. Axes: B sequences, T decisions."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -11,7 +11,8 @@ from assay.claims.probes.rollouts import small_policy
 from assay.method import PLACES, Draw, Experience, Recipe, Scene, recipes
 from assay.methods.prefixrl import FromPrefixes, own_solutions, recipe
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.items import Item
 from assay.tasks.language.sorting import sorting
 from assay.tasks.language.textfile import TextFile
 

@@ -1,4 +1,7 @@
-"""The gradient of bare answers by hand, and how far it points where that of answers to prompts points."""
+"""The gradient of bare answers by hand, and how far it points where that of answers to prompts points.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import replace
 from functools import partial

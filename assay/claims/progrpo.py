@@ -1,4 +1,4 @@
-"""Claims of progrpo: its loss by hand, exact and measured claims, mutants."""
+"""Claims of progrpo: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 

@@ -8,7 +8,7 @@ from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, 
 from assay.claims.systems.graphs import GOOD, PERFECT, POOR
 from assay.methods.realhf import recipe
 from assay.runs import placements
-from assay.runs.placements import Call, Graph, best, by_call, by_model, meshes, searched
+from assay.runs.placements import PlannedCall, Graph, best, by_call, by_model, meshes, searched
 from assay.runs.placements import together as all_together
 
 FOUR = meshes(4)
@@ -63,8 +63,8 @@ def stays() -> float:
 
 def held_by_moving() -> float:
     """Returns the time of a call of 2 seconds that waits for weights to leave its mesh."""
-    use, other = Call("use", "m", 1.0, 0.0), Call("b", "b", 2.0, 0.0, ("use",))
-    graph = Graph((use, Call("train", "m", 1.0, 0.0, ("use",), "use"), other), moving=0.5)
+    use, other = PlannedCall("use", "m", 1.0, 0.0), PlannedCall("b", "b", 2.0, 0.0, ("use",))
+    graph = Graph((use, PlannedCall("train", "m", 1.0, 0.0, ("use",), "use"), other), moving=0.5)
     return graph.seconds({"use": LEFT, "train": RIGHT, "b": LEFT})
 
 
@@ -75,13 +75,13 @@ def gain_over_models() -> float:
 
 def overlapping() -> float:
     """Returns the time of two calls of 1 second on {0, 1} and {1, 2}, over that on disjoint meshes."""
-    graph = Graph((Call("a", "a", 1.0, 0.0), Call("b", "b", 1.0, 0.0)))
+    graph = Graph((PlannedCall("a", "a", 1.0, 0.0), PlannedCall("b", "b", 1.0, 0.0)))
     return graph.seconds({"a": LEFT, "b": frozenset({1, 2})}) / graph.seconds({"a": LEFT, "b": RIGHT})
 
 
 def moved() -> float:
     """Returns what moving adds: 0 on equal meshes, else the cost, once."""
-    graph = Graph((Call("use", "m", 1.0, 0.0), Call("train", "m", 1.0, 0.0, ("use",), "use")), moving=0.5)
+    graph = Graph((PlannedCall("use", "m", 1.0, 0.0), PlannedCall("train", "m", 1.0, 0.0, ("use",), "use")), moving=0.5)
     here = graph.seconds({"use": LEFT, "train": LEFT}) - 2.0
     assert here == 0.0, here
     return graph.seconds({"use": LEFT, "train": RIGHT}) - 2.0
@@ -115,19 +115,19 @@ CLAIMS = Claims(
         Exact("the plan that enumeration of 117,649 found takes 49.5231", best_of_four, equals=49.5231,
               tolerance=1e-4),
         Exact("the plan that enumeration found is generation, two scores side by side, moving, training on halves",
-              best_by_hand, equals=0.0, tolerance=1e-9, of="schedules"),
+              best_by_hand, equals=0.0, tolerance=1e-9, of="placements"),
         Exact("no plan with one or two other meshes is shorter than that of enumeration", shorter_nearby, equals=0.0),
         Exact("four devices have 7 meshes", lambda: len(placements.meshes(4)), equals=7.0),
-        Exact("from all together every single move is worse: climbing stays there", stays, equals=0.0, of="schedules"),
+        Exact("from all together every single move is worse: climbing stays there", stays, equals=0.0, of="placements"),
         Exact("moving weights holds both meshes", held_by_moving, equals=3.5),
         Exact("on two devices the search finds the best of 729 plans", gap_on_two, equals=0.0, tolerance=1e-9),
         Exact("the best plan with a mesh for each call is shorter than that with one for each model", gain_over_models,
-              at_least=3.0, of="schedules"),
+              at_least=3.0, of="placements"),
         Exact("two calls on meshes that share a device take twice as long as on disjoint ones", overlapping,
-              equals=2.0, of="schedules"),
-        Exact("moving to an equal mesh is free, to another it is not", moved, equals=0.5, of="schedules"),
+              equals=2.0, of="placements"),
+        Exact("moving to an equal mesh is free, to another it is not", moved, equals=0.5, of="placements"),
         Exact("if calls scale perfectly and moving is free, nothing is gained", gain_if_perfect, equals=0.0,
-              of="schedules"),
+              of="placements"),
         Measured("a search from all together ends 5 seconds below one that only climbs", "", found, climbed,
                  expect=Expect.BELOW, margin=5.0, seeds=5, minutes=0.5, about=About.MECHANISM),
         Measured("where calls scale better the gain is small: a search ends within 1 of 43.2",
@@ -144,6 +144,6 @@ CLAIMS = Claims(
         Edit("worse plans are preferred", placements.searched, "new <= now or", "new >= now or"),
         Edit("the last plan instead of the best", placements.searched, "if now < least:", "if True:"),
         Edit("no mesh of a half", placements.meshes, "range(num.bit_length())", "(0, num.bit_length() - 1)"),
-        Edit("time does not depend on the devices", placements.Call.seconds, "len(mesh)", "1"),
+        Edit("time does not depend on the devices", placements.PlannedCall.seconds, "len(mesh)", "1"),
     ),
 )

@@ -16,7 +16,7 @@ from assay.methods.retroagent.lessons import Lessons, SimilarityUtility, cosine_
 from assay.methods.retroagent.progress import Progress
 from assay.methods.retroagent.reflection import REFLECTED, OwnReflection, solved_example
 from assay.ops.random import uniform_tensor
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 from assay.tasks.language.scratch import scratch
 from assay.tasks.language.sorting import sorting
 

@@ -1,4 +1,4 @@
-"""Claims of riql: its losses by hand, its limit, exact and measured claims, mutants."""
+"""Claims of riql: its losses by hand, its limit, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 from functools import partial
@@ -52,7 +52,7 @@ CLAIMS = Claims(
         Exact("with two critics, their minimum and small errors it is iql to the bit", distance_from_iql, equals=0.0,
               tolerance=0.0),
         Exact("a step's batches are rows of the dataset, with rewards as they were recorded",
-              lambda: probes.foreign_rows(recipe(log=Log(20)), cartpole()), equals=0.0, of="sources"),
+              lambda: probes.foreign_rows(recipe(log=Log(20)), cartpole()), equals=0.0),
         Measured("where three in ten rewards of the data are wrong it scores higher than iql",
                  "logged-tree:corruption=0.3", recipe(log=TENTHS), replace(iql(), source=recipe(log=TENTHS).source),
                  seeds=5, looks=3, steps=40, about=About.HEADLINE),

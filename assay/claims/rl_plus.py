@@ -1,4 +1,4 @@
-"""Demonstrations in groups by hand."""
+"""Demonstrations in groups by hand. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 

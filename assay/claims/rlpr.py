@@ -1,4 +1,7 @@
-"""The functions behind rlpr's claims: its reward on networks, the filter, the loss by hand, the AUC."""
+"""The functions behind rlpr's claims: its reward on networks, the filter, the loss by hand, the AUC.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import replace
 from functools import partial

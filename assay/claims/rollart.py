@@ -127,7 +127,7 @@ CLAIMS = Claims(
               equals=0.0, of="sources"),
         Exact("every start is trained once: none dropped, none started twice", starts_not_trained, equals=0.0,
               of="sources"),
-        Exact("the first three batches are as long as planned", bias_of_length, equals=0.0, of="sources"),
+        Exact("the first three batches are as long as planned", bias_of_length, equals=0.0, of="schedules"),
         Measured("at sigma 0.8 and alpha 1 it makes 1.5 times the trajectories a second of a barrier at each turn", "",
                  speedup_at_half_tail, 1.0, margin=0.5, seeds=10, minutes=0.2, about=About.MECHANISM),
         Measured("the gain grows with the tail: at sigma 1.2 it is above that at 0.2 by 0.5", "",

@@ -1,4 +1,4 @@
-"""Claims of rover: its loss by hand, exact and measured claims, mutants."""
+"""Claims of rover: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions, A actions."""
 
 from dataclasses import replace
 

@@ -1,9 +1,10 @@
-"""Claims of sac: its loss by hand, exact and measured claims, mutants."""
+"""Claims of sac: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
+
+from functools import partial
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
 from assay.method import recipes
 from assay.parts import SoftTwin
 
@@ -32,11 +33,8 @@ CLAIMS = Claims(
         Edit("the temperature stays as it was", recipes.sac, ', "temperature")', ",)"),
     ),
     claims=(
-        Exact(
-            "its gradients are those of the formulas",
-            lambda: probes.formula_gap(recipes.sac(), probes.transitions(num=64), losses_by_hand, probes.BOX_SPEC),
-            at_most=1e-6,
-        ),
+        same_gradient("its gradients are those of the formulas", recipes.sac, losses_by_hand,
+                      partial(probes.transitions, num=64), probes.BOX_SPEC, at_most=1e-6),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Measured("it swings the pendulum up: its return is above -300",
                  "pendulum", recipes.sac(), -300.0, seeds=5, minutes=8, about=About.HEADLINE),

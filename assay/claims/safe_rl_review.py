@@ -1,4 +1,7 @@
-"""What a constraint makes of an advantage, by hand, and the cost of an episode that spans fragments."""
+"""What a constraint makes of an advantage, by hand, and the cost of an episode that spans fragments.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import replace
 

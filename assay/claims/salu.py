@@ -1,4 +1,4 @@
-"""salu's table on given completions, and its losses by hand."""
+"""salu's table on given completions, and its losses by hand. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_han
 from assay.method import Verifier
 from assay.methods.salu import ABSTAINED, recipe
 from assay.parts import ByLabel
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 TASK = probes.listed(Item("q", "7", "7", {"label": "answerable"}), Item("r", "n/a", "n/a", {"label": "unanswerable"}))
 

@@ -1,4 +1,4 @@
-"""The distillation loss and the teacher's distributions by hand."""
+"""The distillation loss and the teacher's distributions by hand. Axes: B sequences, T decisions, A actions."""
 
 import math
 from dataclasses import replace
@@ -11,16 +11,11 @@ from assay.claims import About, Claims, Exact, Measured, by_hand, probes
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
-from assay.method import Experience, Recipe, Scene, Score, Verifier, recipes
-from assay.methods.sdpo import SelfTeacher, jensen_shannon, reading, recipe, with_feedback
+from assay.method import Experience, Recipe, Scene, Score, Verifier, jensen_shannon, recipes
+from assay.methods.sdpo import SelfTeacher, reading, recipe, with_feedback
 from assay.rollouts.text import with_outcomes, written
 from assay.tasks.language.addition import addition
 from assay.tasks.language.sorting import sorting
-
-
-def forward_kl(logp: Tensor, logq: Tensor) -> Tensor:
-    """Returns KL(q || pi)."""
-    return (logq.exp() * (logq - logp)).sum(-1)
 
 
 ROWS = ((1, "2+3=", "5"), (1, "2+3=", "12"), (1, "2+3=", "05"), (4, "9+9=", "7"), (6, "8+8=", "16"), (4, "9+9=", "88"))

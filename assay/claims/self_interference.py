@@ -1,4 +1,7 @@
-"""Claims of self-interference: its loss and its probe by hand, exact and measured claims, mutants."""
+"""Claims of self-interference: its loss and its probe by hand, exact and measured claims, mutants.
+
+Axes: B sequences, T decisions, N prompts.
+"""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The loss by hand, and groups of answers with and without a box."""
+"""The loss by hand, and groups of answers with and without a box. Axes: B sequences, T decisions."""
 
 from torch import Tensor
 

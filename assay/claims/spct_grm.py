@@ -1,4 +1,4 @@
-"""The functions behind spct-grm's claims."""
+"""The functions behind spct-grm's claims. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from assay.methods.spct_grm import recipe
 from assay.parts import RightRanking
 from assay.parts.rewards.ranking import is_right
 from assay.tasks.language.judging import ERRORS, judging
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 from assay.tasks.language.votes import Vote, mapped_back, sampled
 
 FIGURE = [(1, 5), (5, 6), (4, 8), (7, 6)]
@@ -106,7 +106,7 @@ CLAIMS = Claims(
               lambda: probes.table_gap(recipe(), TASK, RULE, cut=[0], faults=[8]), equals=0.0),
         same_gradient("its gradient is grpo's with 0.08 k3 to the reference in each sequence",
                       lambda: replace(recipe(), rewards=()), loss_by_hand),
-        Exact("groups are four judgements of a prompt", lambda: group_size(recipe()), equals=4.0, of="sources"),
+        Exact("groups are four judgements of a prompt", lambda: group_size(recipe()), equals=4.0, of="rollouts"),
         Exact("figure 3 sums to (17, 25), filtered to (5, 13); a loud judgement outvotes two",
               vote_errors, equals=0.0),
         Exact("with a bias for the first place larger than the margin, in orders of their own 256 judgements are right",

@@ -1,4 +1,4 @@
-"""Chains by hand: credit from probes, and what is gathered."""
+"""Chains by hand: credit from probes, and what is gathered. Axes: B sequences, T decisions."""
 
 import itertools
 import math

@@ -12,6 +12,8 @@ with one stamp are refused: a change of one into the other would not be seen.
 
 A stamp does not cover what these steps do not run: the supervised warm-up, a target network that is copied every
 hundred updates, a phase's change of the task.
+
+Axes: B rows, T columns; weights have the shapes of parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from assay.core.spaces import Vocabulary
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop, Step
 from assay.runs import catalogue
-from assay.runs.config import recorded
+from assay.runs.config import as_json
 
 SIDES = ("ours", "theirs")
 STEPS, SEED, DIGITS = 3, 0, 6
@@ -179,7 +181,7 @@ def side_stamp(claim: Measured, side: str, memo: Memo, steps: int = STEPS) -> st
     """Returns a side's stamp as text: numbers of a recipe or of a function, or the number that it is."""
     what = getattr(claim, side)
     if isinstance(what, Recipe):
-        key = f"{described(claim, side)}-{steps}"
+        key = f"{describe_side(claim, side)}-{steps}"
         if key not in memo:
             memo[key] = text_of(behaviour(what, catalogue.find_task(claim.task), steps))
         return memo[key]
@@ -212,18 +214,18 @@ def agrees(old: str, new: str) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------- states
-def described(claim: Measured, side: str) -> str:
+def describe_side(claim: Measured, side: str) -> str:
     """Returns sixteen hex digits of a side's description: its recipe and its task with all settings, and the budget."""
     task = catalogue.find_task(claim.task) if claim.task else None
     facts = {"recipe": getattr(claim, side), "task": task, "steps": claim.steps, "warmup": claim.warmup}
-    return store.fingerprint({"address": claim.task} | {name: recorded(describe(one)) for name, one in facts.items()})
+    return store.fingerprint({"address": claim.task} | {name: as_json(describe(one)) for name, one in facts.items()})
 
 
 def deciding(claim: Measured) -> dict[str, Any]:
     """Returns the settings that decide the verdict beside the recipes."""
     return {
         "task": claim.task,
-        "metric": recorded(describe(claim.metric)),
+        "metric": as_json(describe(claim.metric)),
         "expect": claim.expect.name,
         "margin": claim.margin,
         "seeds": claim.seeds,

@@ -1,4 +1,4 @@
-"""Windows by hand: their credit, their critic's targets, and what they gather."""
+"""Windows by hand: their credit, their critic's targets, and what they gather. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 

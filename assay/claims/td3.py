@@ -1,9 +1,10 @@
-"""Claims of td3: its loss by hand, exact and measured claims, mutants."""
+"""Claims of td3: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
+
+from functools import partial
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
 from assay.method import recipes
 from assay.parts import SmoothedTwin
 
@@ -31,19 +32,12 @@ CLAIMS = Claims(
         Edit("the trained actor in the target", SmoothedTwin.__call__, "model(self.actor)", 'model("actor")'),
         Edit("the trained critics in the target", SmoothedTwin.__call__, "model(self.q)", 'model("q")'),
         Edit("the actor moves at every update", recipes.td3, "optimizer=step, every=2", "optimizer=step"),
-        Edit(
-            "the target actor follows at every update",
-            recipes.td3,
-            'of="actor", rate=0.005, every=2',
-            'of="actor", rate=0.005',
-        ),
+        Edit("the target actor follows at every update", recipes.td3, 'of="actor", rate=0.005, every=2',
+             'of="actor", rate=0.005'),
     ),
     claims=(
-        Exact(
-            "its gradients are those of the formulas",
-            lambda: probes.formula_gap(recipes.td3(), probes.transitions(num=256), losses_by_hand, probes.BOX_SPEC),
-            at_most=1e-6,
-        ),
+        same_gradient("its gradients are those of the formulas", recipes.td3, losses_by_hand,
+                      partial(probes.transitions, num=256), probes.BOX_SPEC, at_most=1e-6),
         Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
         Measured("it swings the pendulum up: its return is above -300",
                  "pendulum", recipes.td3(), -300.0, seeds=5, minutes=5, about=About.HEADLINE),

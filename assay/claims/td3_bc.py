@@ -1,4 +1,4 @@
-"""Claims of td3-bc: its loss by hand, exact and measured claims, mutants."""
+"""Claims of td3-bc: its loss by hand, exact and measured claims, mutants. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -59,7 +59,7 @@ CLAIMS = Claims(
               td3_bc(), probes.transitions(num=2048), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
         Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7, of="target networks"),
         Exact("on files its networks see (s - mean) / (deviation + 1e-3) of the data, also when acting",
-              standardised_gap, at_most=1e-4, of="mujoco"),
+              standardised_gap, at_most=1e-4, of="d4rl"),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(td3_bc(log=Log(3)), pendulum()), equals=0.0),
         Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),

@@ -1,4 +1,4 @@
-"""The functions behind think-rm's claims: verdicts by hand."""
+"""The functions behind think-rm's claims: verdicts by hand. Axes: B sequences, T decisions, G answers of a group."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from assay.claims.testbeds.language.rivals import FittedFirst, Rivals
 from assay.method import PLACES, Recipe, Scene, recipes, with_regularizers
 from assay.methods.think_rm import KL, PairwiseCredit, Refitted, of_judge, recipe
 from assay.parts import FromFunction, FunctionJudge, OutcomeJudge, margins
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 ORDER = {"ab": 0.1, "ac": 7, "ad": 1, "bc": 2, "bd": 1, "cd": 1}
 

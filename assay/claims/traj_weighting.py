@@ -1,4 +1,7 @@
-"""Claims of traj-weighting: chances of rows by hand, exact and measured claims, mutants."""
+"""Claims of traj-weighting: chances of rows by hand, exact and measured claims, mutants.
+
+Axes: B sequences, T decisions.
+"""
 
 import math
 

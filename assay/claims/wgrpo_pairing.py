@@ -1,4 +1,4 @@
-"""Pairs of starts, against what is counted by hand."""
+"""Pairs of starts, against what is counted by hand. Axes: B sequences, T decisions."""
 
 from dataclasses import replace
 

@@ -5,6 +5,8 @@ They read the recipes that a method ships (`shipped`), run a few gathered steps 
 what moved with the settings in the method's record: stages when they are due, target networks at their rate and
 interval, references never, minibatches with whole groups, actions inside their space. `find` adds them to the claims of
 a method's own file; there is nothing to write for one method.
+
+Weights have the shapes of parameters.
 """
 
 from __future__ import annotations
@@ -148,7 +150,10 @@ def steps_on(recipe: Recipe, told: Settings, task: Task) -> list[str]:
     steps = gathered_steps(recipe, task)
     batches = [batch for step in steps for batch in step.batches]
     found = [*stage_complaints(recipe, told, batches), *copies_moved(recipe, told, batches)]
+    finite = all(torch.isfinite(values).all() for one in batches[-1:] for values in one.after.values())
+    found += [] if finite else ["weights are not finite"]
     for step in steps:
+        found += [f"a guard stops the run: {reason}" for reason in step.stops]
         found += [] if step.fresh is None else gathered_complaints(recipe, told, task, step.fresh, step.batches)
     return list(dict.fromkeys(found))
 

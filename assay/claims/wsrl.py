@@ -1,4 +1,4 @@
-"""Both phases of wsrl by hand, and what passes between them."""
+"""Both phases of wsrl by hand, and what passes between them. Axes: B sequences, T decisions."""
 
 from functools import partial
 from typing import Any
@@ -109,7 +109,7 @@ CLAIMS = Claims(
               wsrl(), ("actor", "q", "q_target", "temperature"), probes.BOX_SPEC), equals=0.0),
         Exact("the offline phase's batches are rows of the dataset",
               lambda: probes.foreign_rows(wsrl(log=Log(3)).before[0].recipe, pendulum()), equals=0.0,
-              of="retained-data"),
+              of="phases"),
         Exact("the first update sees 200 decisions of the policy and nothing else", lambda: batches(wsrl())[0],
               equals=200.0),
         Exact("the warm-up is a hundredth of sac's decisions, 200 to 5,000",
@@ -117,7 +117,7 @@ CLAIMS = Claims(
               of="presets"),
         Exact("another log changes no batch",
               lambda: (batches(wsrl())[1] - batches(wsrl(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0,
-              of="retained-data"),
+              of="sources"),
         Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(warmup=800),
                  wsrl(warmup=64), metric=Dip(),
                  seeds=5, minutes=15.0, steps=140, looks=4, about=About.MECHANISM),

@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from assay.claims import shipped, stamps, verdicts
+from assay.claims import measuring, shipped, stamps, verdicts, whole
 from assay.claims.claim import Measured
 from assay.claims.find import find_claims
 from assay.claims.mutants import trial
@@ -79,7 +79,7 @@ def claim_each(options: argparse.Namespace, deadline: float | None, pool: Pool) 
 def replay_verdict(name: str, options: argparse.Namespace) -> bool:
     """Returns whether seed 0 reproduces the recorded scores; if so, stamps the verdict for the current recipes."""
     path = verdicts.path_of(name, options.verdicts)
-    if not has_verdict(path) or not verdicts.replayed(name, options.work, options.verdicts):
+    if not has_verdict(path) or not measuring.replayed(name, options.work, options.verdicts):
         return False
     if not options.json:
         words = f"{path}: seed 0 of every claim reproduces the recorded scores; stamped for the current recipes"
@@ -88,42 +88,23 @@ def replay_verdict(name: str, options: argparse.Namespace) -> bool:
 
 
 def claim_one(name: str, options: argparse.Namespace, deadline: float | None, pool: Pool) -> dict[str, Any]:
-    """Runs a method's claims; the verdict file is written when all of them are measured.
+    """Runs a method's claims and shows the progress; see `run_claims`."""
 
-    Measured claims whose recipes, task and rule are as recorded keep their entry unless `--again` is given.
-    """
-    stated = find_claims(name)
-    exact = [verdicts.exact_entry(one.run()) for one in stated.exact]
-    report: dict[str, Any] = {"name": name, "claims": exact, "verdict": verdicts.overall(exact), "file": None}
-    if options.exact or not stated.measured:
-        return report
-    entries: list[dict[str, Any]] = []
-    for one in stated.measured:
-        kept = None if options.again else verdicts.fitting(name, one, options.verdicts)
-        if kept is not None:
-            entries.append(kept)
-            continue
-        found = measured(name, one, options, deadline, pool)
-        if found["verdict"] == UNFINISHED:
-            return report | {"claims": [*entries, found, *exact], "verdict": UNFINISHED}
-        entries.append(found)
-    path = verdicts.write(name, entries, options.verdicts)
-    return verdicts.read(name, path) | {"file": str(path)}
+    def measure(one: Measured) -> dict[str, Any] | None:
+        return measure_claim(name, one, options, deadline, pool)
+
+    return whole.run_claims(name, measure, exact=options.exact, again=options.again, folder=options.verdicts)
 
 
-UNFINISHED = "unfinished"
-
-
-def measured(
+def measure_claim(
     name: str, one: Measured, options: argparse.Namespace, deadline: float | None, pool: Pool, first_seed: int = 0
-) -> dict[str, Any]:
-    """Measures a claim and shows the progress; returns its entry, with the verdict `unfinished` if time was up."""
+) -> dict[str, Any] | None:
+    """Measures a claim and shows the progress; returns its entry, None if time was up."""
     with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
-        found = verdicts.measure(
+        return measuring.measure(
             name, one, options.work, first_seed=first_seed, deadline=deadline, pool=pool, watch=watch,
             workers=parallel_runs(options.jobs, plan_arguments(options)), how=changed_plans(options),
         )  # fmt: skip
-    return found or {"name": one.name, "kind": "measured", "verdict": UNFINISHED, "rule": one.rule}
 
 
 def changed_plans(options: argparse.Namespace) -> dict[str, Any]:
@@ -146,7 +127,7 @@ def replicate(options: argparse.Namespace, deadline: float | None) -> int:
             recorded = verdicts.entries_of(verdicts.read(name, path)) if has_verdict(path) else {}
             for one in find_claims(name).measured:
                 kept = recorded.get(one.name)
-                found = measured(name, one, options, deadline, pool, OTHER_SEEDS)
+                found = measure_claim(name, one, options, deadline, pool, OTHER_SEEDS) or whole.unfinished(one)
                 rows.append({"method": name, "recorded": kept, "other_seeds": found})
     if options.json:
         print(json.dumps(rows, indent=2))

@@ -11,14 +11,15 @@ from assay.cli.options import opened_pool, parallel_runs, plan_arguments
 from assay.report import comparison as comparison_tables
 from assay.report import tables
 from assay.runs import comparison, search
+from assay.runs.arms import Setup, parsed_arms, plain_name
 from assay.statistics.tuning import HyperbandSearch, RandomSearch
 
 
 def compare(options: argparse.Namespace) -> int:
     """`assay compare`: exit code 1 if a run failed."""
-    arms, chosen = comparison.parsed_arms(options.methods), plan_arguments(options)
-    name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
-    setup = comparison.Setup(
+    arms, chosen = parsed_arms(options.methods), plan_arguments(options)
+    name = f"compare-{'-'.join(map(plain_name, options.task))}"
+    setup = Setup(
         arms,
         tuple(options.task),
         options.out or Path("runs") / name,

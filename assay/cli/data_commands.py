@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.core.spaces import Box
-from assay.datasets import files, made
+from assay.datasets import agents, files, made
 from assay.datasets.dataset import Dataset
 from assay.recipes.presets import Preset
 from assay.report.dataset_quality import measure
@@ -25,7 +25,7 @@ from assay.runs.checks import checked_seed
 from assay.runs.method_names import unknown
 from assay.runs.options.training import parse_settings
 
-WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
+WITH_AGENT: Mapping[str, Callable[[agents.Agent, int], made.Made]] = {
     "medium": made.Medium,
     "medium-replay": lambda agent, episodes: made.MediumReplay(agent),
     "expert": made.Expert,
@@ -47,7 +47,7 @@ def task_of(addresses: Sequence[str]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def chosen(recipe: Recipe, world: Preset) -> Recipe:
+def chosen(recipe: Recipe, preset: Preset) -> Recipe:
     """Returns the recipe as it is: it was chosen by name already."""
     return recipe
 
@@ -64,7 +64,7 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
         return made.Played(options.episodes, options.noise, options.seed)
     method = options.method or ("sac" if isinstance(task.spec.action, Box) else "ppo")
     recipe = catalogue.recipe_for(method, task, options.settings)
-    return WITH_AGENT[name](made.Agent(partial(chosen, recipe), options.steps, options.seed), options.episodes)
+    return WITH_AGENT[name](agents.Agent(partial(chosen, recipe), options.steps, options.seed), options.episodes)
 
 
 def make(options: argparse.Namespace) -> int:
@@ -81,14 +81,14 @@ def make(options: argparse.Namespace) -> int:
     paths = []
     for kind in kinds:
         if not options.json and isinstance(kind, made.Medium | made.MediumReplay | made.Expert | made.MediumExpert):
-            made.trained(kind.agent, task, told)
+            agents.trained(kind.agent, task, tell_progress)
         path = options.out / f"{made.plain(options.task)}-{kind.name}-{options.seed}.safetensors"
         rows = kind.make(task)
         paths.append(files.write(replace(rows, about={**rows.about, "task": options.task}), path))
     return show(paths, options.json)
 
 
-def told(step: int, steps: int, score: float) -> None:
+def tell_progress(step: int, steps: int, score: float) -> None:
     """Prints the progress of the agent's training in one line on stderr."""
     print(f"training the agent: step {step}/{steps}, held-out score {score:.4g}", file=sys.stderr)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay.core.errors import AssayError
+from assay.core.tool_servers import is_server
 from assay.runs.method_names import known_method, method_address
 from assay.runs.options.own import PARTS
 from assay.runs.user_code.addresses import Address, needed_address
@@ -27,21 +28,22 @@ def refuse_unknown(options: argparse.Namespace) -> None:
         if isinstance(name, str) and name.strip() and method_address(name) is None:
             known_method(name)
     for option, word in own_functions(options):
-        check_defined(needed_address(word, option))
+        check_defined(needed_address(word, option, PARTS.get(option.removeprefix("--"), "")))
 
 
 def own_functions(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Yields the own functions that options name, without their weights."""
-    for word in listed(options, "reward"):
+    for word in listed_option(options, "reward"):
         name = word.rpartition("=")[0] or word
         if name != VERIFIER:
             yield "--reward", name
     for option in ("tool", *PARTS):
-        for word in listed(options, option):
-            yield f"--{option}", word
+        for word in listed_option(options, option):
+            if not (option == "tool" and is_server(word)):
+                yield f"--{option}", word
 
 
-def listed(options: argparse.Namespace, key: str) -> list[str]:
+def listed_option(options: argparse.Namespace, key: str) -> list[str]:
     """Returns the values of an option that may be given once, several times or never."""
     found = vars(options).get(key)
     return [] if found is None else [found] if isinstance(found, str) else list(found)

@@ -33,3 +33,12 @@ class Parser(argparse.ArgumentParser):
             hint = option_hint(rest[0].partition("=")[0], options) if rest[0].startswith("--") else ""
             one.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
         return found
+
+
+def add_serve_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of an address to `serve`."""
+    text = "address to bind; on any but 127.0.0.1 other machines can replace the weights, and a token is needed"
+    one.add_argument("--host", default="127.0.0.1", help=text)
+    one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
+    text = "what every request must send as 'Authorization: Bearer TOKEN' (default: ASSAY_SERVE_TOKEN, if it is set)"
+    one.add_argument("--token", help=text)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from assay.report import tables
 from assay.runs.placements import Mesh
-from assay.runs.planner import BESIDE, Planned, Planner, facts_of, make_planner
+from assay.runs.planner import BESIDE, Planned, Planner, make_planner, plan_facts
 
 
 def plan(options: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def plan(options: argparse.Namespace) -> int:
     )
     plans = planner.plans()
     if options.json:
-        print(json.dumps(facts_of(planner, plans), indent=2))
+        print(json.dumps(plan_facts(planner, plans), indent=2))
         return 0
     out = tables.console()
     out.print(plan_table(plans, f"{options.name}, {options.model}, {options.gpus} GPUs: one update"))
@@ -42,13 +42,13 @@ def plan_table(plans: Sequence[Planned], title: str) -> Table:
     for name in ("plan", "seconds", "faster", "GB a GPU", "GPUs of each call"):
         table.add_column(name, justify="left" if name in ("plan", "GPUs of each call") else "right")
     for one in plans:
-        where = "; ".join(f"{name}: {described(mesh)}" for name, mesh in one.plan.items())
+        where = "; ".join(f"{name}: {describe_mesh(mesh)}" for name, mesh in one.plan.items())
         gain = f"{plans[0].seconds / one.seconds:.2f}x"
         table.add_row(one.name, f"{one.seconds:.3g}", gain, f"{one.memory / 1e9:.0f}", where)
     return table
 
 
-def described(mesh: Mesh) -> str:
+def describe_mesh(mesh: Mesh) -> str:
     """Returns the devices of a mesh in a few characters: 0-3."""
     return str(min(mesh)) if len(mesh) == 1 else f"{min(mesh)}-{max(mesh)}"
 

@@ -1,8 +1,9 @@
 """Remembers what `list`, `show` and `diff` printed, so that the next time needs no torch.
 
-What they print of built-in methods is a function of the package's files, the options and the terminal. It is kept in
-the user's cache folder (XDG_CACHE_HOME, else ~/.cache) under a digest of these three; any edit or installed package
-makes it another one. Own code is never remembered: its file may import whatever it likes.
+What they print of built-in methods is a function of the package's files, the options and the terminal; of `show` the
+blocks are kept before they are drawn, so that they suit every terminal. All is kept in the user's cache folder
+(XDG_CACHE_HOME, else ~/.cache) under a digest of these three; any edit or installed package makes it another one. Own
+code is never remembered: its file may import whatever it likes.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import rich
 
 import assay
 from assay.report.console import console
+from assay.report.sheet import Block
 from assay.runs.method_index import key_of
 
 PACKAGE = Path(assay.__file__).parent
@@ -51,7 +53,7 @@ def remembered(options: argparse.Namespace, run: Callable[[argparse.Namespace], 
 def is_pure(options: argparse.Namespace) -> bool:
     """Returns whether a command prints facts of built-in methods and nothing else."""
     if options.command == "show":
-        return options.task is None and is_built_in(options.name)
+        return bool(options.json) and options.task is None and is_built_in(options.name)
     if options.command == "diff":
         return is_built_in(options.name) and (options.other is None or is_built_in(options.other))
     return bool(options.command == "list")
@@ -66,15 +68,36 @@ def place_of(options: argparse.Namespace) -> Path:
     """Returns the file that holds what a command with these options prints here."""
     out = console()
     where = [out.width, out.is_terminal, out.color_system, sys.stdout.encoding, sys.version]
-    asked = sha256(json.dumps([vars(options), where], default=str).encode()).hexdigest()[:16]
+    return place(f"{short_digest([vars(options), where])}.txt")
+
+
+def kept_sheet(name: str, everything: bool, make: Callable[[str, bool], list[Block]]) -> list[Block]:
+    """Returns the blocks that `assay show` draws of a built-in method, whatever the terminal: those that are kept, or
+    those that `make` makes, which are then kept.
+    """
+    path = place(f"{short_digest([name, everything, sys.version])}.json")
+    if path.is_file():
+        found: list[Block] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    made = make(name, everything)
+    keep(path, json.dumps(made))
+    return made
+
+
+def place(name: str) -> Path:
+    """Returns the file of this name among those of the package as it is now."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(cache) / "assay" / sha256(str(PACKAGE).encode()).hexdigest()[:16] / f"{state()}-{asked}.txt"
+    return Path(cache) / "assay" / short_digest(str(PACKAGE)) / f"{state()}-{name}"
+
+
+def short_digest(value: Any) -> str:
+    """Returns sixteen hex digits of a value's JSON."""
+    return sha256(json.dumps(value, default=str).encode()).hexdigest()[:16]
 
 
 def state() -> str:
     """Returns sixteen hex digits of the package's files, by name, size and time, and of the installed packages."""
-    facts = sorted(files_below(str(PACKAGE)))
-    return sha256(json.dumps([facts, LIBRARIES.stat().st_mtime_ns]).encode()).hexdigest()[:16]
+    return short_digest([sorted(files_below(str(PACKAGE))), LIBRARIES.stat().st_mtime_ns])
 
 
 def files_below(folder: str) -> Iterator[tuple[str, int, int]]:

@@ -28,7 +28,7 @@ def reproduce_run(options: argparse.Namespace) -> int:
     how = {"accept_changed_code": changed, "rebuilt": parsed_group(RebuiltOptions, vars(options))}
     found = reproduce(options.folder, out, tolerance=options.tolerance, mode=mode, **how)
     if options.json:
-        print(json.dumps({"folder": str(out), **facts_of(found)}, indent=2))
+        print(json.dumps({"folder": str(out), **reproduction_facts(found)}, indent=2))
     else:
         for line in sentences(found):
             tables.console().print(line, markup=False, soft_wrap=True)
@@ -36,7 +36,7 @@ def reproduce_run(options: argparse.Namespace) -> int:
     return DIFFERS if found.outcome is Outcome.DIFFERS else 0
 
 
-def facts_of(found: Reproduction) -> dict[str, Any]:
+def reproduction_facts(found: Reproduction) -> dict[str, Any]:
     """Returns a reproduction as JSON."""
     return {
         "outcome": found.outcome.value,

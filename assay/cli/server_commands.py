@@ -20,5 +20,5 @@ def serve_policy(options: argparse.Namespace) -> int:
     """`assay serve`: answers requests for tokens until interrupted."""
     if options.trust_code:
         trust(options.address)
-    serve_tokens(options.address, options.host, options.port, announce=partial(print, flush=True))
+    serve_tokens(options.address, options.host, options.port, token=options.token, announce=partial(print, flush=True))
     return 0

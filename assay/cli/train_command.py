@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.cli import data_commands
 from assay.cli.options import plan_arguments
 from assay.core import store
 from assay.core.errors import AssayError
@@ -22,9 +21,10 @@ from assay.runs.checks import checked_seeds
 from assay.runs.distributed.ranks import followed
 from assay.runs.jobs import Failure, run_jobs
 from assay.runs.options import RunOptions
-from assay.runs.plan import Plan, anchored, make_plan, plan_of
+from assay.runs.plan import Plan, make_plan, plan_of
 from assay.runs.pools import Job
 from assay.runs.progress import Mode
+from assay.runs.resolved import anchored
 from assay.runs.run import Run, execute
 from assay.runs.run import resume as resume_run
 
@@ -49,7 +49,7 @@ def train(options: argparse.Namespace) -> int:
     checked_seeds(options.seeds)
     if options.name == "" or options.wandb == "":
         raise AssayError(f"{'the method' if options.name == '' else '--wandb'} is empty. Leave it out, or name one.")
-    task = data_commands.task_of(options.data) or default_task(name) if options.task is None else options.task
+    task = task_for(options, name) if options.task is None else options.task
     chosen, seeds = plan_arguments(options), range(options.seed, options.seed + options.seeds)
     plans = [make_plan(name, task, seed=seed, **chosen) for seed in seeds]
     base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
@@ -68,6 +68,15 @@ def train(options: argparse.Namespace) -> int:
         with opened_sinks(options, folder, plan) as sinks:
             runs.append(execute(plan, folder, mode=Mode.SILENT if options.json or workers > 1 else None, sinks=sinks))
     return print_runs(runs, base, options)
+
+
+def task_for(options: argparse.Namespace, name: str) -> Any:
+    """Returns the task of the data files, if they name one, else the method's default task."""
+    if options.data:
+        from assay.cli import data_commands  # here: most runs read no files
+
+        return data_commands.task_of(options.data) or default_task(name)
+    return default_task(name)
 
 
 def default_task(name: str) -> str:

@@ -32,6 +32,11 @@ GIVEN: dict[str, str] = {
     "success": "BT: the decision solved the task, by the data's column or the task's reward; of offline rows",
     "policy_fault": "B: the completion has no parsable answer",
     "infra_fault": "B: the infrastructure failed: the row is excluded from training",
+    "outcome/value": "B: value of the outcome that was known when the rollout ended",
+    "outcome/fault": "B: 0, or whose fault ended the rollout: 1 of the policy, 2 of the infrastructure",
+    "outcome/kind": "B: 0, or the kind of that fault: a place in assay.rollouts.outcomes.KINDS, from 1",
+    "turn_reward": "BT: reward of an utterance, on its last token, as its session gave it",
+    "session": "B: seed of the row's session",
     # Written by the engine where a part needs them.
     "row": "B: index in the batch: the coordinate of random numbers in a loss",
     "value": "BT: state value, from the critic `value`",

@@ -1,4 +1,5 @@
-"""How a user's function may end its process: not by os._exit, and in any case when it never lets go.
+"""How a user's function may end its process: not by os._exit, and in any case when it never lets go; and how whoever
+waits for one hears that the run is to stop.
 
 os._exit ends a process without a word and with the status of a success. A function that holds the interpreter (a power
 of huge numbers, a regular expression that backtracks) can be stopped by no thread of Python: after its time the process
@@ -10,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -22,6 +24,18 @@ GRACE, LONGEST = 5.0, 1e6
 ARMED = threading.Lock()
 """Held while a call is watched: a process has one such clock."""
 STDERR = 2
+RECEIVED: list[float] = []
+"""When the stop signals were received (monotonic s) that the runs of this process have not yet answered."""
+STOP_GRACE = 1.0
+"""Seconds that a call of own code may still take after a stop signal."""
+
+
+def give_up_if_stopped() -> None:
+    """Raises KeyboardInterrupt if a stop signal was received more than `STOP_GRACE` seconds ago: who waits for own code
+    gives up the step, and the run ends as of its last checkpoint.
+    """
+    if RECEIVED and time.monotonic() - RECEIVED[0] > STOP_GRACE:
+        raise KeyboardInterrupt
 
 
 def leave(status: int) -> NoReturn:

@@ -35,6 +35,16 @@ class Fault:
         return f"{shown_file(self.file)}, line {self.line}"
 
 
+class InWorker(Exception):
+    """The cause of an error that was raised in another process: its traceback as text, and its place in a user's code
+    if it has one.
+    """
+
+    def __init__(self, text: str, fault: Fault | None) -> None:
+        super().__init__(f"in a worker process:\n{text}")
+        self.fault = fault
+
+
 def shown_file(file: str) -> str:
     """Returns a file's path, relative to the working folder if it is inside."""
     here = f"{os.getcwd()}{os.sep}"
@@ -42,9 +52,13 @@ def shown_file(file: str) -> str:
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:
-    """Yields an exception, then its causes; what it only happened beside (`from None`) is left out."""
+    """Yields an exception, then its causes, each once: they may be a ring, where one was raised again from what it had
+    caused. What it only happened beside (`from None`) is left out.
+    """
     seen: BaseException | None = error
-    while seen is not None:
+    known: set[int] = set()
+    while seen is not None and id(seen) not in known:
+        known.add(id(seen))
         yield seen
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
 
@@ -58,6 +72,8 @@ def own_fault(error: BaseException) -> Fault | None:
     """
     found = None
     for one in chain_of(error):
+        if isinstance(one, InWorker) and one.fault is not None:
+            found = one.fault
         for frame, line in traceback.walk_tb(one.__traceback__):
             file = frame.f_code.co_filename
             if STAMP in frame.f_globals or is_own(file):
@@ -94,12 +110,12 @@ def sentence(error: BaseException, *, notes: bool = True) -> str:
     """Returns an exception with its place in one line, followed by its notes."""
     found = any_fault(error)
     place = "" if found is None else f"{found.place}: "
-    what = str(error) if isinstance(error, AssayError) else f"{place}{named(error)}"
+    what = str(error) if isinstance(error, AssayError) else f"{place}{error_name(error)}"
     more: list[str] = getattr(error, "__notes__", []) if notes else []
     return " ".join([*(f"{text.rstrip('.')}." for text in (what, *more)[:-1]), (what, *more)[-1]])
 
 
-def named(error: BaseException) -> str:
+def error_name(error: BaseException) -> str:
     """Returns type and text of an exception in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -30,13 +30,14 @@ def homes_of(file: str) -> dict[str, str]:
 def attach(name: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Returns `__getattr__`, `__dir__` and `__all__` of the module `name` from the stub beside its file.
 
-    The stub holds lines `from HOME import NAME as NAME` only; NAME may be a module.
+    `dir` lists the names of the stub and nothing that happens to be imported. The stub holds lines
+    `from HOME import NAME as NAME` only; NAME may be a module.
     """
     homes = homes_of(file)
 
     def import_name(key: str) -> Any:
         if key not in homes:
-            raise AttributeError(f"module '{name}' has no attribute '{key}'")
+            raise AttributeError(f"module '{name}' has no attribute '{key}'", name=key, obj=sys.modules[name])
         home = importlib.import_module(homes[key])
         if key not in vars(home):  # a module of the package HOME that was not imported yet
             importlib.import_module(f"{homes[key]}.{key}")
@@ -45,6 +46,6 @@ def attach(name: str, file: str) -> tuple[Callable[[str], Any], Callable[[], lis
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[name]), *homes})
+        return sorted({*homes, *(key for key in vars(sys.modules[name]) if key.startswith("__"))})
 
     return import_name, list_names, sorted(homes)

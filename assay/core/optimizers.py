@@ -1,4 +1,7 @@
-"""Optimizers: frozen parts that update flat tensors of parameters and keep a saved state."""
+"""Optimizers: frozen parts that update flat tensors of parameters and keep a saved state.
+
+Tensors are flat, or have the shape of the parameter they belong to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spaces: observations, actions, and the length of an episode."""
+"""Spaces: observations, actions, and the length of an episode. Tensors have the batch axes that they are given."""
 
 from __future__ import annotations
 

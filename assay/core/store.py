@@ -119,18 +119,26 @@ def save(
             contents["files"][f"slice-{place:03d}.safetensors"] = dict(one.entry)
         _write_file(temp / MANIFEST, [json.dumps(contents | {"sha256": _digest(contents)}, indent=1).encode()])
         _sync_folder(temp)
-        listing = _listing(plain.parent)
-        generations = [generation for other, generation, _ in listing if other == step]
-        final = plain.with_name(f"{plain.name}.{max(generations) + 1}") if generations else plain
-        os.rename(temp, final)
-        for other, _, path in reversed(listing):
-            if other > step:  # the newest last, so that it loads until it is gone
-                os.rename(path, path.with_name(f"abandoned-{path.name}-{os.urandom(4).hex()}"))
-        _sync_folder(plain.parent)
+        final = _published(temp, plain, step)
         _retire_others(final, step, keep, besides)
         if final != plain:
             os.rename(final, plain)
     return plain
+
+
+def _published(temp: Path, plain: Path, step: int) -> Path:
+    """Gives a complete checkpoint its name, and those of later steps, which a resumed run has left behind, another one;
+    returns the name: with a generation while an earlier checkpoint of the step is there.
+    """
+    listing = _listing(plain.parent)
+    generations = [generation for other, generation, _ in listing if other == step]
+    final = plain.with_name(f"{plain.name}.{max(generations) + 1}") if generations else plain
+    os.rename(temp, final)
+    for other, _, path in reversed(listing):
+        if other > step:  # the newest last, so that it loads until it is gone
+            os.rename(path, path.with_name(f"abandoned-{path.name}-{os.urandom(4).hex()}"))
+    _sync_folder(plain.parent)
+    return final
 
 
 def _linked_file(path: Path, tensors: Mapping[str, Any], listing: Iterable[tuple[int, int, Path]]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 A tree is encoded as JSON with names in place of arrays, and the arrays by name; `difference` compares two trees bit by
 bit.
+
+Tensors have any shape.
 """
 
 import json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
@@ -12,6 +12,17 @@ from assay.core.slots import Reward, Scene
 VERIFIED = "reward/verifier"
 COMPONENT = "component/"
 """Columns [B] of the numbers that a row's score is made of begin with it; NaN where one does not apply to a row."""
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A task whose playing costs something that no column holds: calls of sessions, time spent waiting for them."""
+
+    def measured(self, split: int) -> Mapping[str, tuple[float, float]]:
+        """Returns sum and count of what playing a split has cost since the last call, by metric."""
+
+    def waited(self) -> float:
+        """Returns the seconds since the last call in which nothing was decoded for lack of replies."""
 
 
 def log_components(judged: Experience, scene: Scene) -> None:
@@ -49,5 +60,8 @@ class Verifier(Reward):
             return experience.with_columns(reward=experience.extra[VERIFIED])
         judged = scene.task.judge(experience, scene.split)
         log_components(judged, scene)
+        if isinstance(scene.task, Metered):
+            for name, (value, count) in scene.task.measured(scene.split).items():
+                scene.log(name, value, count)
         is_verified = judged.reward is not experience.reward  # step rewards are in the record already: nothing to keep
         return judged.add({VERIFIED: judged.reward}) if is_verified else judged

@@ -4,6 +4,8 @@ NAME.safetensors   our own format: the columns and their description NAME.npz   
 NAME.hdf5, .h5     D4RL's layout: observations, actions, rewards, terminals, timeouts, next_observations FOLDER
 Minari's local layout: FOLDER/data/main_data.hdf5 and metadata.json minari:ID          a Minari dataset, by its
 package (read only)
+
+Axes: N rows of a column.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.datasets.dataset import NEEDED, OPTIONAL, REWARDS, Dataset
 from assay.tasks.adapters import hdf5
-from assay.tasks.adapters.minari import minari_episodes
 
 MINARI = "minari:"
 HDF5 = (".hdf5", ".h5")
@@ -43,6 +44,8 @@ def read(address: str | Path) -> Dataset:
         raise AssayError("--data is empty. Name a file, a Minari folder, or minari:ID")
     try:
         if name.startswith(MINARI):
+            from assay.tasks.adapters.minari import minari_episodes
+
             return from_arrays(*hdf5.join_episodes(minari_episodes(name.removeprefix(MINARI)), name))
         if not path.exists():
             raise AssayError("there is no such file or folder")
@@ -164,7 +167,8 @@ def from_columns(columns: Mapping[str, Tensor], about: Mapping[str, Any]) -> Dat
         columns, about = {**columns, "reward": torch.zeros(len(columns["terminal"]))}, {**about, REWARDS: False}
     missing = [name for name in NEEDED if name not in columns]
     if missing:
-        raise AssayError(f"it has no column {', '.join(missing)} (it has {', '.join(sorted(columns))})")
+        there = ", ".join(sorted(columns)) or "none of them"
+        raise AssayError(f"it has no column {', '.join(missing)} (it has {there})")
     known = {name: columns[name] for name in (*NEEDED, *OPTIONAL) if name in columns}
     return Dataset(**known, about=about)
 

@@ -1,4 +1,7 @@
-"""Files as offline datasets for the sources `Logged` and `Relabelled`, and recipes that learn from a file."""
+"""Files as offline datasets for the sources `Logged` and `Relabelled`, and recipes that learn from a file.
+
+Axes: N rows of a column.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from assay.core.slots import OfData, OfRewards, Task
 from assay.datasets.dataset import REWARDS, Dataset
 from assay.datasets.files import read
 from assay.parts.sources.demonstrations import DemonstratedDecisions
-from assay.parts.sources.logged import Contents, Logged, Recording
+from assay.parts.sources.logged import Contents, Logged
+from assay.parts.sources.recordings import Recording
 from assay.parts.sources.relabelled import Relabelled
 from assay.parts.sources.scales import rescaled
 

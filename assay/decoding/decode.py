@@ -13,7 +13,7 @@ from assay.core.spaces import Vocabulary
 from assay.decoding.sampling_parameters import NarrowedDecoder, unwrapped
 from assay.decoding.weight_versions import settled, versioned
 from assay.ops import distributions
-from assay.ops.decoded import Stop, Written
+from assay.ops.decoded import Ended, Stop, Written
 
 COMPACT_BELOW = 0.8
 """Finished rows are dropped from the batch when fewer than this share of its rows is unfinished."""
@@ -29,11 +29,13 @@ def decode_together(
     vocabulary: Vocabulary,
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
+    ended: Ended | None = None,
 ) -> Written:
     """Decodes `repeats` rows of each prompt, whose indices in the results are `rows`: by the sampler if the actor is
     on a GPU, else token by token with the actor's own cache. `said` is the part of a result that exists already, for
-    stop strings.
+    stop strings. Without a sampler `ended` hears of results as soon as they end.
     """
+    # By index of the result: the sampler's own order of rows changes no token.
     numbers = None if uniform_BN is None else uniform_BN[rows]
     before = [said[row] for row in rows.tolist()] if said else ()
     found: Written | None = None
@@ -56,7 +58,7 @@ def decode_together(
         )
     if found is None:
         decoder = actor.decoder(prompts, repeats, max_tokens)
-        return decode(decoder, rows, uniform_BN, max_tokens, vocabulary, stop, said)
+        return decode(decoder, rows, uniform_BN, max_tokens, vocabulary, stop, said, ended)
     return found.rows(torch.argsort(rows))
 
 
@@ -73,6 +75,7 @@ def decode(
     vocabulary: Vocabulary,
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
+    ended: Ended | None = None,
 ) -> Written:
     """Returns the results of the decoder's rows, whose indices in the results are `rows`."""
     tokens = torch.full((len(rows), max_tokens), vocabulary.pad)
@@ -83,32 +86,41 @@ def decode(
     done = torch.zeros(len(rows), dtype=torch.bool)
     has_ended = done.clone()
     for time in range(max_tokens):
-        chosen, chosen_logp = drawn(decoder, None if uniform_BN is None else uniform_BN[rows, time])
-        chosen_here = chosen.cpu()
-        live = rows[~done]
+        chosen, chosen_logp = draw_next(decoder, None if uniform_BN is None else uniform_BN[rows, time])
+        chosen_here = chosen.cpu()  # one transfer a token: what follows is bookkeeping of the host
+        live = rows[~done]  # what finished rows choose, until the batch is compacted, is dropped
         tokens[live, time], logp[live, time] = chosen_here[~done], chosen_logp[~done]
         if model is not None:
             model[live, time] = decoder.model_logp(chosen).cpu()[~done]
         if known is not None and version is not None:
             version[live, time] = known.version
         length[live] += 1
-        done = done | (chosen_here == vocabulary.eos)
+        before, done = done, done | (chosen_here == vocabulary.eos)  # the end token is a decision: recorded above
         if stop is not None:
             done = done | stopped(stop, tokens[rows, : time + 1], [said[row] for row in rows.tolist()] if said else ())
         has_ended[rows] |= done
-        if bool(done.all()) or time + 1 == max_tokens:
+        if ended is not None:
+            for row in rows[done & ~before].tolist():
+                ended(row, tokens[row, : time + 1].tolist())
+        if bool(done.all()) or time + 1 == max_tokens:  # the keys of the last token are never read
             break
         if float((~done).float().mean()) < COMPACT_BELOW:
-            keep = (~done).nonzero().squeeze(1)
-            there = keep.to(chosen.device)
-            decoder.keep(there)
-            rows, done, chosen = rows[keep], done[keep], chosen[there]
+            rows, done, chosen = compacted(decoder, rows, done, chosen)
         decoder.push(chosen)
     return Written(tokens, logp, length, has_ended, model, version)
 
 
-def drawn(decoder: Any, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:
+def compacted(decoder: Any, rows: Tensor, done: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Drops the rows that are done from the decoder, and returns what is left of rows, done and chosen tokens."""
+    keep = (~done).nonzero().squeeze(1)
+    there = keep.to(chosen.device)
+    decoder.keep(there)
+    return rows[keep], done[keep], chosen[there]
+
+
+def draw_next(decoder: Any, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:
     """Returns each row's next token, the likeliest without uniform numbers, and on the CPU its log-probability."""
+    # In float32: a cumulative sum in bfloat16 would lose unlikely tokens.
     logits = decoder.logits().float()
     if uniform_N is None:
         chosen = logits.argmax(-1)

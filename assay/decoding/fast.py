@@ -1,4 +1,7 @@
-"""Decoding in the trainer's own process, with the trainer's own weights: paged cache, shared prompts, CUDA graphs."""
+"""Decoding in the trainer's own process, with the trainer's own weights: paged cache, shared prompts, CUDA graphs.
+
+Axes: B results, N tokens.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,7 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     rows = min(MOST_ROWS, max(8, sum(repeats)))  # more rows than that decode no faster, only with more memory
     reach = max(longest, max(map(len, prompts)) + longest)
     known: Sampler | None = actor.sampler.held
+    # A larger sampler than needed is kept, with its recorded graphs.
     fits = known is not None and known.num_rows >= rows and known.longest >= reach
     if known is not None and fits and known.stack.identity == stack.identity:
         return known

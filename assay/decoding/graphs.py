@@ -1,4 +1,7 @@
-"""Steps as CUDA graphs, one for each shape and sampling mode; and clusters of rows that share a prompt."""
+"""Steps as CUDA graphs, one for each shape and sampling mode; and clusters of rows that share a prompt.
+
+Axes: C clusters, M members of one; places, rows and prompts have one entry a row.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.ops.recording import recorded
+from assay.ops.recording import record_graph
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 
@@ -48,7 +51,7 @@ class Graphs:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         self.pool = torch.cuda.graph_pool_handle() if self.pool is None else self.pool
-        with recorded(graph, self.pool):  # none of a graph's own memory outlives its replay
+        with record_graph(graph, self.pool):  # none of a graph's own memory outlives its replay
             self.step(*inputs)
         return graph, (inputs[0], inputs[1], inputs[2])
 

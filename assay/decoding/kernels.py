@@ -35,6 +35,7 @@ def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float) -> Tensor:
     if x_NW.is_cuda:
         normed: Tensor = compiled().rms_norm(x_NW, weight_W, epsilon)
         return normed
+    # As the networks' own code does: otherwise sampled and trained log-probabilities differ.
     wide = x_NW.to(torch.promote_types(x_NW.dtype, torch.float32))
     return weight_W * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x_NW.dtype)
 
@@ -78,6 +79,7 @@ def attend_parts(
     seen = torch.arange(table_NP.shape[1] * size, device=score.device) < length_N.unsqueeze(1)
     score = score.masked_fill(~seen[:, None, None], -torch.inf)
     total = score.logsumexp(-1)
+    # A row without keys has total minus infinity, and -inf - -inf is NaN.
     share = torch.exp(score - total.nan_to_num(neginf=0.0).unsqueeze(-1))
     out = torch.einsum("nkrs,nskd->nkrd", share, value)
     return out.reshape(num, heads, -1), total.reshape(num, heads)
@@ -124,10 +126,12 @@ def narrowed(logits_NV: Tensor, how: Changed) -> Tensor:
     if logits_NV.is_cuda:
         kept: Tensor = compiled().narrowed(logits_NV, how.temperature, how.top_k, how.top_p, how.min_p)
         return kept
+    # The maximum is taken off first: temperature near 0 would overflow otherwise.
     scaled = (logits_NV - logits_NV.amax(-1, keepdim=True)) * (1.0 / how.temperature)
     lowest = torch.full_like(scaled[:, :1], math.log(how.min_p) if how.min_p > 0 else -math.inf)
     if 0 < how.top_k < scaled.shape[1]:
         lowest = torch.maximum(lowest, (of_k := scaled.topk(how.top_k).values[:, -1:]))
+        # Before top-p: its share is of what top-k has left.
         scaled = scaled.masked_fill(scaled < of_k, -torch.inf)
     if how.top_p < 1.0:
         ordered = scaled.sort(-1, descending=True).values
@@ -158,13 +162,14 @@ def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]
         token = logits.argmax(-1)
     else:
         summed = torch.exp(logits - total.unsqueeze(-1)).cumsum(-1)
+        # Rounding ends the sum a little beside 1: the target is scaled to it, so that no token is out of reach.
         last = summed[:, -1]
         target = (uniform_N.to(summed) * last).clamp(min=torch.finfo(summed.dtype).tiny)  # at 0 the first possible
         token = torch.searchsorted(summed, torch.minimum(target, last).unsqueeze(1)).squeeze(1)
     return token, logits.gather(1, token.unsqueeze(1)).squeeze(1) - total
 
 
-def drawn(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> tuple[Tensor, Tensor, Tensor]:
+def draw_tokens(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> tuple[Tensor, Tensor, Tensor]:
     """Returns (token, its log-probability as sampled, under the model itself): `choose` with the parameters `how`."""
     if how is None:
         token, logp = choose(logits_NV, uniform_N)

@@ -21,7 +21,7 @@ STRETCHED = ("dynamic", "longrope")
 
 
 @dataclass
-class Places:
+class CachePlaces:
     """Where a step's keys and values are stored: one layer's pages [pages, page, K, D], each row's page and offset."""
 
     keys: Tensor
@@ -58,7 +58,7 @@ class Stack(Protocol):
     def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Returns query [N, H, D], key and value [N, K, D], rotated."""
 
-    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: CachePlaces) -> Tensor:
         """Returns query [N, H, D]; stores keys and values in `cache`."""
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class TrunkStack:
         query, key, value = self.blocks[layer].project(state_NW.unsqueeze(1), angles[0])
         return query[:, :, 0], key[:, :, 0], value[:, :, 0]
 
-    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: CachePlaces) -> Tensor:
         """Projects, then stores keys and values."""
         query, key, value = self.project(layer, state_NW, angles)
         cache.store(key, value)
@@ -167,7 +167,7 @@ class LlamaStack:
         cos, sin = angles
         return kernels.turned(query, cos, sin), kernels.turned(key, cos, sin), value
 
-    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: CachePlaces) -> Tensor:
         """Applies norms, rotations and storing, in one kernel on a GPU."""
         if not state_NW.is_cuda:
             query, key, value = self.project(layer, state_NW, angles)
@@ -206,6 +206,7 @@ def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
     bases = [base_of(linear) for linear in linears]
     weights = [base.weight for base in bases]
     ends = [weight.data_ptr() + weight.numel() * weight.element_size() for weight in weights]
+    # One product for several matrices: with few rows the GPU waits for memory, not for arithmetic.
     joins = all(base.bias is None for base in bases)
     joins &= len({weight.untyped_storage().data_ptr() for weight in weights}) == 1
     joins &= all(end == after.data_ptr() for end, after in zip(ends, weights[1:], strict=False))
@@ -221,6 +222,7 @@ def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
 def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:
     """Returns state + linear(inner) in the state's own memory: the product adds the residual, without a copy."""
     base = base_of(linear)
+    # In place: no copy of the state in each layer.
     whole = state.addmm_(inner, base.weight.t())
     return adapted(whole if base.bias is None else whole.add_(base.bias), linear, inner)
 
@@ -297,6 +299,7 @@ def stack_of(actor: Any) -> Stack | None:
     ):
         return None
     plain = config.hidden_act == "silu" and not getattr(config, "sliding_window", None)
+    # Angles that depend on the longest text in a batch cannot be cached.
     plain &= getattr(network.base_model.rotary_emb, "rope_type", "default") not in STRETCHED
     return LlamaStack(actor) if plain and has_known_layers(network) else None
 

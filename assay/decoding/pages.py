@@ -1,4 +1,7 @@
-"""The bookkeeping of the cache: pages of shared prompts and of rows. No device code."""
+"""The bookkeeping of the cache: pages of shared prompts and of rows. No device code.
+
+Tensors have one entry a row that is computed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Prompt:
 
 
 @dataclass(eq=False)
-class Row:
+class CachedRow:
     """A text being written: a prompt, then its own tokens, of which the pages hold the first `read`.
 
     `own` are those that the host knows: the forced beginning, and tokens written and read in earlier turns. In a
@@ -83,7 +86,7 @@ class Ledger:
         self.free = list(range(pages - 1, 0, -1))  # page 0 is for padding
         # Dictionaries as ordered sets: the longest idle is evicted first, the same in every run.
         self.places, self.prompt_places = list(range(rows - 1, -1, -1)), list(range(rows - 1, -1, -1))
-        self.resting: dict[Row, None] = {}
+        self.resting: dict[CachedRow, None] = {}
         self.prompts: dict[Prompt, None] = {}
 
     def pages_for(self, tokens: int) -> int:
@@ -94,7 +97,7 @@ class Ledger:
         """Returns `num` free pages."""
         return [self.free.pop() for _ in range(num)]
 
-    def leave(self, row: Row) -> None:
+    def leave(self, row: CachedRow) -> None:
         """Frees the row's pages and place; its prompt's too if it was the last row."""
         if row.place >= 0:
             self.free += row.pages
@@ -102,6 +105,7 @@ class Ledger:
             self.resting.pop(row, None)
             row.prompt.readers -= 1
         row.pages, row.place, row.length, row.read = [], -1, 0, 0
+        # A prompt is shared: its pages go with the last row that may need them.
         row.prompt.users -= 1
         if not row.prompt.users and row.prompt.place >= 0:
             self.drop(row.prompt)
@@ -113,12 +117,13 @@ class Ledger:
         prompt.place, prompt.pages, prompt.state = -1, [], None
         self.prompts.pop(prompt)
 
-    def part(self, row: Row) -> None:
+    def part(self, row: CachedRow) -> None:
         """Frees the row's pages; all its tokens become a prompt of its own for when it resumes."""
+        # Pages cannot be taken from the middle of a text: all of it is read again, as one prompt.
         self.leave(row)
         row.prompt, row.own = Prompt(row.prompt.tokens + row.own), []
 
-    def rest(self, row: Row) -> None:
+    def rest(self, row: CachedRow) -> None:
         """Keeps an idle row's text in the cache; its last token has not been read yet, and pages beyond are freed."""
         row.read = row.length = len(row.own) - 1  # a token's keys are computed when the next one is drawn
         held = self.pages_for(row.read)
@@ -126,7 +131,7 @@ class Ledger:
         row.pages = row.pages[:held]
         self.resting[row] = None
 
-    def cost(self, row: Row, is_new: bool) -> int:
+    def cost(self, row: CachedRow, is_new: bool) -> int:
         """Returns the pages that a row needs to join: for known and first new tokens, and for its prompt if new."""
         own = self.pages_for(len(row.own)) + 1 - len(row.pages)  # one more: a row must be able to write
         return own + (self.pages_for(len(row.prompt.tokens)) if is_new else 0)
@@ -138,7 +143,7 @@ class Ledger:
         for prompt in list(self.prompts):
             self.drop(prompt)
 
-    def evict(self, but: Row) -> bool:
+    def evict(self, but: CachedRow) -> bool:
         """Frees the pages of an idle row other than this one, or of an unused prompt; returns False if it cannot."""
         # Idle rows first: they are read again only if they resume, a prompt for every row that joins it.
         row = next((row for row in self.resting if row is not but), None)
@@ -150,9 +155,9 @@ class Ledger:
             self.drop(idle)
         return idle is not None
 
-    def joining(self, waiting: list[Row], active: list[Row]) -> tuple[list[Row], list[Prompt]]:
+    def joining(self, waiting: list[CachedRow], active: list[CachedRow]) -> tuple[list[CachedRow], list[Prompt]]:
         """Returns the rows that join while there are places and pages, and the prompts that are new with them."""
-        rows: list[Row] = []
+        rows: list[CachedRow] = []
         fresh: dict[Prompt, None] = {}
         # Rows that just began need their second page soon: without a reserve they would have to wait again at once.
         promised = sum(len(row.pages) < 2 for row in active)
@@ -161,7 +166,7 @@ class Ledger:
             is_new = row.prompt.place < 0
             cost = self.cost(row, is_new)
 
-            def fits(row: Row = row, is_new: bool = is_new, need: int = promised + cost) -> bool:
+            def fits(row: CachedRow = row, is_new: bool = is_new, need: int = promised + cost) -> bool:
                 has_place = row.place >= 0 or len(self.places) > 0
                 return has_place and (not is_new or len(self.prompt_places) > 0) and len(self.free) >= need
 
@@ -169,6 +174,7 @@ class Ledger:
                 pass
             if not fits():
                 break
+            # It decodes again, so that it cannot be evicted.
             self.resting.pop(row, None)
             if is_new:
                 row.prompt.place, fresh[row.prompt] = self.prompt_places.pop(), None

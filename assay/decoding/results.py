@@ -1,4 +1,7 @@
-"""Buffers of a sampler: tokens and log-probabilities of B results, and their uniform numbers."""
+"""Buffers of a sampler: tokens and log-probabilities of B results, and their uniform numbers.
+
+Axes: B results, N tokens.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.decoding.pages import Row, Way
+from assay.decoding.pages import CachedRow, Way
 from assay.ops.decoded import Written
 
 
@@ -67,7 +70,7 @@ class Versions:
         self.newest, self.last = newest, newest()
         self.known = torch.full((num, most), self.last)
 
-    def turn(self, rows: Iterable[Row]) -> None:
+    def turn(self, rows: Iterable[CachedRow]) -> None:
         """Lets the weights change; the tokens that these rows have not written are decided by the new ones."""
         before, self.last = self.last, self.newest()
         for row in rows if self.last != before else ():

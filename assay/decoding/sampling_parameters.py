@@ -13,6 +13,8 @@ from assay.ops.distributions import check_temperature
 
 LOGP_MODEL = "logp_model"
 """The column with the model's own log-probabilities, if sampling parameters changed the distribution of `logp`."""
+LOGP_SAMPLER = "logp_sampler"
+"""The column of the log-probabilities of the policy that sampled, where `logp` was computed again by another one."""
 
 
 @runtime_checkable
@@ -100,6 +102,7 @@ class NarrowedDecoder:
 
     def logits(self) -> Tensor:
         """Returns the changed logits [N, V] for the next token."""
+        # Kept until the token is known: `model_logp` needs the logits before they were narrowed.
         self.raw: Tensor = self.decoder.logits().float()
         return self.narrowing.of(self.raw)
 

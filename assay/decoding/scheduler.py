@@ -19,15 +19,16 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.decoding import kernels
 from assay.decoding.graphs import SIZES, Graphs, clusters
-from assay.decoding.layers import Places, Stack
-from assay.decoding.pages import Ledger, Look, Prompt, Row, Way
+from assay.decoding.layers import CachePlaces, Stack
+from assay.decoding.pages import CachedRow, Ledger, Look, Prompt, Way
 from assay.decoding.results import Results, Versions
-from assay.ops.decoded import Stop, Written
+from assay.ops.decoded import Ended, Stop, Written
 
 PREFILL = 32_768
 """Tokens of prompts that go through the network at once."""
 EXTEND = 4096
 """Tokens after prompts that go through the network at once."""
+Rows = list[CachedRow]
 
 
 class Sampler:
@@ -37,8 +38,7 @@ class Sampler:
         self, stack: Stack, *, rows: int, pages: int, longest: int, page: int = 64, interval: int = 16
     ) -> None:
         self.stack, self.page, self.interval = stack, page, interval
-        weight = stack.weight
-        self.device, self.dtype = weight.device, weight.dtype
+        self.device, self.dtype = stack.weight.device, stack.weight.dtype
         self.members = max(1, 16 // (stack.num_heads // stack.num_key_heads))
         self.shape = (2, stack.num_layers, pages, page, stack.num_key_heads, stack.head_size)
         self.keys: list[Tensor] = []
@@ -104,21 +104,22 @@ class Sampler:
         """
         shared = [Prompt(list(tokens), many) for tokens, many in zip(prompts, repeats, strict=True)]
         which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
-        rows = [Row(prompt, list(forced[place]) if forced else []) for place, prompt in enumerate(which)]
+        rows = [CachedRow(prompt, list(forced[place]) if forced else []) for place, prompt in enumerate(which)]
         return self.write(rows, uniform_BN, limit_B, way, stop, said, newest)
 
     @torch.no_grad()
     def write(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[CachedRow],
         uniform_BN: Tensor | None,
         limit_B: Tensor,
         way: Way,
         stop: Stop | None = None,
         said: Sequence[Sequence[int]] = (),
         newest: Callable[[], int] | None = None,
+        ended: Ended | None = None,
     ) -> Written:
-        """Returns a result of each row."""
+        """Returns a result of each row; `ended` hears of those of kept rows as soon as the host knows that they end."""
         num, most = len(limit_B), int(limit_B.max())
         self.hold()
         if not self.results.holds(num, most):  # graphs know its addresses
@@ -129,20 +130,19 @@ class Sampler:
         for result, row in enumerate(rows):
             row.start(result, list(said[result]) if said else [])
         # A stack of rows: the first is popped first, and a row that has to wait again comes back before the others.
-        waiting, active, cut = list(rows)[::-1], list[Row](), dict[int, int]()
+        waiting, active, cut = list(rows)[::-1], list[CachedRow](), dict[int, int]()
         versions = None if newest is None else Versions(newest, num, most)
         try:
             while waiting or active:
-                active = self.retire(active, stop, cut)
+                active = self.retire(active, stop, cut, ended)
                 if versions is not None:
                     versions.turn((*waiting, *active))
                 self.admit(waiting, active)
-                if not active:
-                    continue
-                # The host reads `done` every `interval` steps only: each read waits for the device.
-                steps = min(self.interval, max(1, most - min(row.time for row in active)))
-                self.make_room(active, waiting, steps)
-                self.steps(active, steps)
+                if active:
+                    # The host reads `done` every `interval` steps only: each read waits for the device.
+                    steps = min(self.interval, max(1, most - min(row.time for row in active)))
+                    self.make_room(active, waiting, steps)
+                    self.steps(active, steps)
         except AssayError:
             for row in (row for row in (*active, *waiting) if not row.is_kept):
                 self.ledger.leave(row)
@@ -151,7 +151,7 @@ class Sampler:
         return written if versions is None else written._replace(version=versions.known)
 
     # ------------------------------------------------------------------------------------------------ active rows
-    def retire(self, active: list[Row], stop: Stop | None, cut: dict[int, int]) -> list[Row]:
+    def retire(self, active: Rows, stop: Stop | None, cut: dict[int, int], ended: Ended | None) -> Rows:
         """Returns the rows that continue; the others free their pages, or stay idle with them."""
         if not active:
             return active
@@ -162,14 +162,15 @@ class Sampler:
         stays = [row for row in over if row.is_kept]
         for row, wrote in zip(stays, self.said_by(stays, cut), strict=True):
             row.own += wrote
+            if ended is not None:  # of a row that had to wait, the beginning is in its prompt
+                ended(row.result, (row.prompt.tokens + row.own)[-len(wrote) - row.begun :])
             self.ledger.rest(row)
-        for row in over:
-            if not row.is_kept:
-                self.ledger.leave(row)
+        for row in (row for row in over if not row.is_kept):
+            self.ledger.leave(row)
         gone = set(over)
         return [row for row in active if row not in gone]
 
-    def said_by(self, rows: list[Row], cut: dict[int, int]) -> list[list[int]]:
+    def said_by(self, rows: list[CachedRow], cut: dict[int, int]) -> list[list[int]]:
         """Returns tokens that rows wrote and the host has not read yet."""
         if not rows:
             return []
@@ -177,7 +178,7 @@ class Sampler:
         tokens = self.results.tokens[self.index([row.result for row in rows]), : max(many)].tolist()
         return [own[row.begun : cut.get(row.result, num)] for row, own, num in zip(rows, tokens, many, strict=True)]
 
-    def heed(self, active: list[Row], place: Tensor, stop: Stop, cut: dict[int, int]) -> None:
+    def heed(self, active: list[CachedRow], place: Tensor, stop: Stop, cut: dict[int, int]) -> None:
         """Ends rows whose new tokens complete a stop string."""
         since = [max(0, row.looked - stop.reach) for row in active]  # a string may have begun before the last check
         many = self.time[place].tolist()
@@ -192,7 +193,7 @@ class Sampler:
                 cut[row.result] = found - len(before) + first
                 self.done[row.place] = True
 
-    def admit(self, waiting: list[Row], active: list[Row]) -> None:
+    def admit(self, waiting: list[CachedRow], active: list[CachedRow]) -> None:
         """Admits rows while there are places, and pages for their prompts and first tokens."""
         joining, fresh = self.ledger.joining(waiting, active)
         if waiting and not joining and not active:
@@ -202,10 +203,9 @@ class Sampler:
             self.begin(joining)
             active += joining
 
-    def make_room(self, active: list[Row], waiting: list[Row], steps: int) -> None:
+    def make_room(self, active: list[CachedRow], waiting: list[CachedRow], steps: int) -> None:
         """Takes pages for the next steps; if none are left, idle rows lose theirs, then the youngest rows wait."""
-        ledger = self.ledger
-        given: list[tuple[Row, int]] = []
+        ledger, given = self.ledger, list[tuple[CachedRow, int]]()
         for place in range(len(active)):
             if place >= len(active):
                 break  # the last row waits again
@@ -222,14 +222,14 @@ class Sampler:
                 row.pages += ledger.take(missing)
         self.tell(given)
 
-    def tell(self, given: list[tuple[Row, int]]) -> None:
+    def tell(self, given: list[tuple[CachedRow, int]]) -> None:
         """Writes the rows' new pages, from the index `since` on, into the page table; all at once."""
         new = [(row.place, held, page) for row, since in given for held, page in enumerate(row.pages[since:], since)]
         if new:
             place, held, page = self.index(new).unbind(1)
             self.table[place, held] = page
 
-    def put_back(self, row: Row, waiting: list[Row]) -> None:
+    def put_back(self, row: CachedRow, waiting: list[CachedRow]) -> None:
         """Frees the row's pages; when it joins again, its tokens are part of a prompt of its own."""
         row.own += self.results.tokens[row.result, row.begun : row.time].tolist()
         row.begun = row.time
@@ -284,7 +284,7 @@ class Sampler:
         for prompt, own in zip(prompts, state[last], strict=True):
             prompt.state = own
 
-    def extend(self, rows: list[Row]) -> dict[Row, Tensor]:
+    def extend(self, rows: list[CachedRow]) -> dict[CachedRow, Tensor]:
         """Reads the rows' tokens that are not in their pages yet, all at once: each token is a row of its own that
         sees the keys up to it. Returns the last state of each row.
         """
@@ -302,7 +302,7 @@ class Sampler:
         ends = torch.tensor([len(row.own) - row.read for row in rows]).cumsum(0) - 1
         return dict(zip(rows, torch.cat(states)[ends.to(self.device)], strict=True))
 
-    def begin(self, rows: list[Row]) -> None:
+    def begin(self, rows: list[CachedRow]) -> None:
         """Samples the first token of rows that join, from their last states."""
         place = self.index([row.place for row in rows])
         self.prompt_of[place] = self.index([row.prompt.place for row in rows])
@@ -333,7 +333,7 @@ class Sampler:
     def choose(self, place: Tensor, logits: Tensor, uniform: Tensor | None) -> None:
         """Chooses a token for each row, records it, and advances the row's time."""
         narrowing, eos, limit = self.way.change, self.way.eos, self.results.limit
-        token, logp, model = kernels.drawn(logits, uniform, narrowing)
+        token, logp, model = kernels.draw_tokens(logits, uniform, narrowing)
         records = [(self.results.tokens, token), (self.results.logp, logp), (self.results.logp_model, model)]
         records = records if narrowing is not None else records[:2]
         note = kernels.compiled().note if logits.is_cuda else kernels.note
@@ -358,7 +358,7 @@ class Sampler:
         splits = max(1, min(8, 1024 // (len(place) * stack.num_key_heads)))
         for layer in range(stack.num_layers):
             keys, values = self.keys[layer], self.values[layer]
-            query = stack.place(layer, state, angles, Places(keys, values, look.page, look.offset))
+            query = stack.place(layer, state, angles, CachePlaces(keys, values, look.page, look.offset))
             if query.is_cuda:
                 attended = kernels.compiled().attend(query, keys, values, shared, own, stack.scale, splits)
             else:
@@ -383,7 +383,7 @@ class Sampler:
             self.length[place] = length + ~self.done[place]
         self.choose(place, self.stack.logits(self.forward(look, place, rows, prompt)), look.uniform)
 
-    def steps(self, active: list[Row], num: int) -> None:
+    def steps(self, active: list[CachedRow], num: int) -> None:
         """Runs `num` steps of all active rows."""
         active.sort(key=lambda row: row.prompt.place)  # a cluster is of neighbours with one prompt
         sizes = (*SIZES, len(active)) if self.device.type == "cuda" else (len(active),)

@@ -1,4 +1,7 @@
-"""Texts that are written in several turns with one cache: tokens read or written before are not computed again."""
+"""Texts that are written in several turns with one cache: tokens read or written before are not computed again.
+
+Axes: B results, N tokens.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from types import TracebackType
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.decoding.pages import Prompt, Row, Way
+from assay.decoding.pages import CachedRow, Prompt, Way
 from assay.decoding.scheduler import Sampler
-from assay.ops.decoded import Stop, Written
+from assay.ops.decoded import Ended, Stop, Written
 
 
 class Session:
@@ -23,7 +26,7 @@ class Session:
 
     def __init__(self, sampler: Sampler, newest: Callable[[], int] | None = None) -> None:
         self.sampler, self.newest = sampler, newest
-        self.rows: list[Row] = []
+        self.rows: list[CachedRow] = []
         self.is_open = False
 
     def __enter__(self) -> Session:
@@ -47,7 +50,7 @@ class Session:
         first = len(self.rows)
         for tokens, many in zip(prompts, repeats, strict=True):
             shared = Prompt(list(tokens), many)
-            self.rows += [Row(shared, is_kept=True) for _ in range(many)]
+            self.rows += [CachedRow(shared, is_kept=True) for _ in range(many)]
         return list(range(first, len(self.rows)))
 
     def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
@@ -63,13 +66,18 @@ class Session:
         limit_B: Tensor,
         way: Way,
         stop: Stop | None = None,
+        *,
+        ended: Ended | None = None,
     ) -> Written:
-        """Returns a result of each of these distinct rows; computes only the tokens that a row has not read yet."""
+        """Returns a result of each of these distinct rows; computes only the tokens that a row has not read yet.
+        `ended` hears of each result as soon as it has ended.
+        """
         self.check()
         if len(set(rows)) < len(rows) or not all(self.rows[row].is_kept for row in rows):
             raise AssayError(f"rows {list(rows)} contain a closed or repeated row. Name open rows, each once")
+        # A row twice in one call would write its tokens into the same pages.
         some = [self.rows[row] for row in rows]
-        return self.sampler.write(some, uniform_BN, limit_B, way, stop, newest=self.newest)
+        return self.sampler.write(some, uniform_BN, limit_B, way, stop, newest=self.newest, ended=ended)
 
     def tokens(self, row: int) -> list[int]:
         """Returns all tokens of a row: its prompt, and those it read and wrote."""

@@ -1,4 +1,7 @@
-"""Kernels that draw tokens and write them down; see `triton_kernels` for the others, `kernels` for the arithmetic."""
+"""Kernels that draw tokens and write them down; see `triton_kernels` for the others, `kernels` for the arithmetic.
+
+Tensors have one entry a row, or are buffers [B results, N tokens].
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The kernels themselves; imported only on a machine with Triton. See `kernels` for the axes and the arithmetic."""
+"""The kernels themselves; imported only on a machine with Triton. See `kernels` for the axes and the arithmetic.
+
+Axes: N rows, H heads, D numbers of a head, C clusters, M members of one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Weights that change while rows are decoded: each token is noted with the version that decided it."""
+"""Weights that change while rows are decoded: each token is noted with the version that decided it.
+
+Axes: N rows, V vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,7 @@ class VersionedDecoder:
 
     def push(self, tokens: Tensor) -> None:
         """Appends one token to each row, with the newest weights."""
+        # Before the push: keys of this token and logits of the next are of one version.
         self.version = self.newest()
         self.decoder.push(tokens)
 

@@ -1,6 +1,8 @@
 """A batch in shards: the plan cuts it, any rank computes a part, and parts are added in a fixed order.
 
 So the numbers depend on the number of shards and not on the number of ranks.
+
+Tensors are flat, or have the shape of the parameter they belong to.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ def cut(batch: Experience, together: frozenset[str], shards: int) -> list[Experi
     if not len(batch):
         return [batch, *[None] * (shards - 1)]
     _, unit = torch.unique(units(batch, together), return_inverse=True)
+    # Neighbouring units, about equally many in each shard, whatever the ranks.
     place = unit * shards // (int(unit.max()) + 1)
     found = [(place == shard).nonzero().squeeze(1).to(batch.mask.device) for shard in range(shards)]
     return [batch.rows(index) if len(index) else None for index in found]
@@ -112,6 +115,7 @@ def tree_sum(parts: Iterable[list[Tensor]]) -> list[Tensor]:
     held: list[tuple[int, list[Tensor]]] = []
     for part in parts:
         size = 1
+        # Two branches of equal size are one branch: the order is that of the tree, not that of arrival.
         while held and held[-1][0] == size:
             part, size = added(held.pop()[1], part), 2 * size
         held.append((size, part))

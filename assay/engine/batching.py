@@ -1,4 +1,4 @@
-"""Splits a batch into micro-batches."""
+"""Splits a batch into micro-batches. Axes: B rows; what is yielded are indices of rows."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: in
     """
     if not len(batch):
         return [torch.empty(0, dtype=torch.int64)]
+    # Prompts are computed too: the length of a row is where its last token stands.
     there = batch.context.get("valid", batch.mask)
     columns = torch.arange(1, batch.num_columns + 1, device=there.device)
     length = (there * columns).amax(1).cpu()
     label = units(batch, together)
+    # A unit is as long as its longest row, since it is one micro-batch's.
     longest = torch.zeros_like(length).scatter_reduce(0, label, length, "amax")[label]
     order = torch.argsort(longest * (len(batch) + 1) + label, descending=True, stable=True)
     found: list[list[int]] = []
@@ -49,6 +51,7 @@ def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: in
             continue  # placed with its unit's first row
         size = sizes[name]
         held = place - begin + size
+        # All rows of a micro-batch are padded to its first, which is the longest.
         if found and (held > room or held * lengths[begin] > tokens):
             begin = place
         if begin == place:
@@ -64,6 +67,7 @@ def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int
     """
     if not len(batch):
         return [torch.empty(0, dtype=torch.int64)]
+    # Rows are placed by Python: on the device each number would be a transfer.
     home = batch.on_cpu
     needs = packing.reach(home.context["tokens"], home.mask, home.group)
     label = units(batch, together).numpy()
@@ -78,6 +82,7 @@ def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int
         more = own + sum(size for name, size in new.items() if name not in prompts)
         if not found or held + more > tokens or (rows and len(found[-1]) + len(unit) > rows):
             found.append([])
+            # A prompt that was counted in the last micro-batch is computed again in this one.
             held, prompts, more = 0, set(), own + sum(new.values())
         found[-1] += unit.tolist()
         held, prompts = held + more, prompts | new.keys()

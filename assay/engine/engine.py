@@ -3,6 +3,8 @@
 Every term returns a sum and a count. The engine divides by the count of the whole update batch, so that
 micro-batches, padding and row order cannot change an update. A gradient that is not finite never reaches an
 optimizer.
+
+Axes of batches: B rows, T columns; gradients have the shapes of parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from assay.engine.optimizer_shards import overwrite
 from assay.engine.placement import Placement, arrange
 from assay.engine.updates import Slip, Update, clip_scale, slips_of
 from assay.engine.views import StageView as StageView
-from assay.engine.views import named
+from assay.engine.views import model_named
 from assay.engine.views import own_decisions as own_decisions
 from assay.ops import random
 from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
@@ -44,11 +46,11 @@ class Engine:
     """Models, target networks and optimizers of a recipe for one task."""
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
-        recipe.check()
+        recipe.check()  # here and not in the loop: an engine is also made without one, by probes
         if placement.compiled or placement.is_on_gpu:
             keep_compiled()
         self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
-        self.sliced: list[str] = []
+        self.sliced: list[str] = []  # stages whose optimizer states are slices of this rank
         self.sharding: Sharding | None = None
         self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
@@ -59,7 +61,7 @@ class Engine:
             with random.seeded(random.seed_for_torch(Draw(seed, (6, index)))):
                 self.models[name] = self.on_actor(model, recipe.shared.get(name)).build(spec).to(placement.device)
         for name, copy in recipe.copies.items():
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]):  # a copy draws initial weights too, which are overwritten
                 built = share_frozen(specs[copy.of].build(spec), self.models[copy.of])
                 self.models[name] = built.to(placement.device)
         self.bfloat16 = uses_bfloat16(self.models.values(), placement.precision, placement.device)
@@ -71,14 +73,14 @@ class Engine:
         for name, copy in recipe.copies.items():
             # After the flats: from here on values are copied in place, and views stay views.
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
-            self.models[name].requires_grad_(False)
+            self.models[name].requires_grad_(False)  # no term can train a copy by mistake
         for stage in recipe.stages:
             self.check_growth(stage, placement.ranks)
         if placement.sharded:
             check_sharded(recipe, self.models)
         self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
-        self.updates = 0
+        self.updates = 0  # counts batches; `every` and random numbers of terms go by it
 
     def on_actor(self, critic: ModelSpec, body: SharedBody | None) -> ModelSpec:
         """Returns the critic with the actor's network as its body if `body` shares it; else as it is."""
@@ -128,7 +130,7 @@ class Engine:
         for name, flat in self.flats.items():
             flat.restore(state["models"][name])
         for name, mine in self.optimizers.items():
-            overwrite(mine, state["optimizers"][name])
+            overwrite(mine, state["optimizers"][name])  # in place: graphs and slices know these addresses
         for name in self.gates:
             self.gates[name] = state["gates"][name]
         self.updates = int(state["updates"])
@@ -142,7 +144,7 @@ class Engine:
         for name in sorted(self.flats, key=lambda name: name in copies):  # copies last: they copy what was loaded
             flat = self.flats[name]
             if name in copies:
-                flat.follow(self.flats[copies[name].of], 1.0)
+                flat.follow(self.flats[copies[name].of], 1.0)  # also what has grown, which weights by name may lack
             for own, place in zip(flat.names, flat.split(*flat.pieces), strict=True):
                 given = weights.get(f"{name}.{own}")
                 if given is not None and given.shape != place.shape:
@@ -177,7 +179,7 @@ class Engine:
 
     def model(self, name: str) -> Any:
         """Returns the model called `name`."""
-        return named(self.models, name)
+        return model_named(self.models, name)
 
     @torch.no_grad()
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
@@ -225,11 +227,11 @@ class Engine:
         """Takes one optimizer step of each stage, from one forward and backward pass of the sum of their losses;
         critics on the actor's hidden states are trained with the actor.
         """
-        results = [Update(stage.name, batch) for stage in stages]
+        results = [Update(stage.name, batch) for stage in stages]  # each keeps the batch until it is settled
         gradients, fits = self.slopes(united(stages), batch, results[0])
         rest, norms = iter(gradients), iter(results[0].norms)
         for stage, result in zip(stages, results, strict=True):
-            if gradients:
+            if gradients:  # without a gradient no optimizer moves, not even by momentum
                 own = [next(rest) for _ in self.pieces(stage)]
                 result.norms = list(islice(norms, len(own)))
                 self.apply(stage, own, result, [fit for fit in fits if fit.name in stage.trains])
@@ -242,7 +244,7 @@ class Engine:
         modules that grow. Both are empty if no term has a gradient.
         """
         # Counts are of the whole batch: a micro-batch that divided by its own would weight its rows differently.
-        counts = self.counts(stage, batch)
+        counts = self.counts(stage, batch)  # once, before the batch is cut
         together = frozenset(term.together for term in stage.terms if term.together is not None)
         fits: list[list[Fit]] = []
 
@@ -283,7 +285,7 @@ class Engine:
                 module.record()
             loss = self.loss(stage, part, counts, result)
             outputs = [(name, module, *kept) for name, module in growing for kept in module.recorded()]
-            if loss is None or not loss.requires_grad:
+            if loss is None or not loss.requires_grad:  # the term only measures: its metrics are kept
                 continue
             leaves = [*parameters, *(output for *_, output in outputs)] if outputs else parameters
             gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
@@ -309,7 +311,7 @@ class Engine:
                 part = part.with_columns(context={**part.context, "hidden": view.scored.hidden})
             for term, count in zip(stage.terms, counts, strict=True):
                 value = self.value(term, part, view)
-                share = value.sum / count.clamp(min=1)
+                share = value.sum / count.clamp(min=1)  # an empty batch gives 0, not NaN
                 total = share if total is None else total + share
                 name = term.title
                 for metric, entry in value.metrics.items():
@@ -350,7 +352,7 @@ class Engine:
         with torch.no_grad():
             state, shards = self.optimizers[stage.name], self.placement.shards
             slices.step(stage.optimizer, self.pieces(stage), gradients, result.sums, state, self.ranks, shards)
-            if fits:
+            if fits:  # modules that grow have no parameters for `step` above
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
 

@@ -170,6 +170,7 @@ def evaluate(
     if isinstance(task, PairedTask):
         return pair_scores(actor, task, count, reference)
     if greedy is None:
+        # Of tokens and in games samples are scored: the mode of a mixed strategy is another strategy.
         greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
     played = played_apart(actor, task, count, samples, greedy=greedy, rows=rows)
     result: np.ndarray = played.column("score").double().numpy()
@@ -191,13 +192,14 @@ def played_apart(actor: Any, task: Task, count: int, samples: int, *, greedy: bo
     parts = []
     for first in range(0, count, size):
         some = np.arange(first, min(count, first + size), dtype=np.int64)
+        # Samples of a start are neighbours in the results, whatever is played at a time.
         which = np.tile(np.arange(samples, dtype=np.int64), len(some))
         played = task.play(actor, np.repeat(some, samples), which, Draw(0, (7,)), split=1, greedy=greedy)
         parts.append(task.judge(played, 1))
     return concatenate(parts)
 
 
-def described(found: Evaluated, task: Task, number: int) -> list[dict[str, Any]]:
+def describe_samples(found: Evaluated, task: Task, number: int) -> list[dict[str, Any]]:
     """Returns the first held-out answers of a language task as text, marked as held out; none of other tasks."""
     if found.played is None or not isinstance(task.spec.action, Vocabulary):
         return []
@@ -249,6 +251,7 @@ def certified(
     played = task.play(actor, starts, np.zeros_like(starts), Draw(0, (8,)), split=1, greedy=False)
     scene = Scene(task, models, Draw(0, (9,)), split=1)
     for reward, state in zip(rewards, states, strict=True):
+        # A copy: what is certified must not train the reward.
         played = reward(played, scene, deepcopy(state))
     return certificate(played, task)
 
@@ -293,6 +296,7 @@ def pair_scores(actor: Any, task: PairedTask, num: int, reference: Any) -> Evalu
         if reference is not None:
             value = value - reference.score(pairs, frozenset({Need.LOGP})).logp.double().sum(1)
         margins.append((value[0::2] - value[1::2]).cpu().numpy())
+    # Rounding makes equal policies differ in the last bits: that is no preference.
     margin = np.concatenate(margins)
     values: np.ndarray = np.where(np.abs(margin) <= EVEN, 0.5, margin > 0).astype(np.float64)
     return Evaluated(values, {} if reference is None else {"evaluation_margin": float(margin.mean())})

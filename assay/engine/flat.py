@@ -1,5 +1,7 @@
 """A model as the engine uses it: parameters in one flat tensor, modules that grow, and the fits of an update for
 those.
+
+Axes: N instances of a model; other tensors are flat, or have the shape of a parameter.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class Flat:
         self.num_parameters = sum(tensor.numel() for tensor in model.parameters())
         self.names, self.tensors = tuple(named), tuple(named.values())
         device = next(chain(self.tensors, model.buffers()), torch.empty(0)).device
+        # One flat tensor cannot hold two dtypes; most models have one.
         kinds = list(dict.fromkeys(tensor.dtype for tensor in self.tensors)) or [torch.float32]
         self.piece_of = [kinds.index(tensor.dtype) for tensor in self.tensors]
         of_kind = ([own.detach() for own in self.tensors if own.dtype == kind] for kind in kinds)
@@ -62,6 +65,7 @@ class Flat:
 
     def restore(self, state: State) -> None:
         """Overwrites the parameters in place and restores growth and kept numbers."""
+        # In place: optimizers, graphs and target networks hold views of this memory.
         for name, place in zip(self.names, self.split(*self.pieces), strict=True):
             place.copy_(state[name])
         for name, module in self.grown.items():
@@ -144,6 +148,7 @@ def fits_of(outputs: Sequence[tuple[str, Any, Tensor, Tensor]], gradients: Seque
     """
     fits = []
     for (name, module, inputs, output), gradient in zip(outputs, gradients, strict=True):
+        # A critic may have seen one column less than the record has.
         decided = mask[:, : output.shape[1]]
         fits.append(Fit(name, module, inputs.detach()[decided], gradient[decided]))
     return fits

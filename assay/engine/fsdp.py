@@ -4,6 +4,8 @@ Between updates every rank has the whole weights, as sampling, evaluation and ch
 an update it keeps its rows of each layer and frees the rest; FSDP2 gathers a layer when it is due, forward and
 backward, and frees it again. What is outside of the layers (embeddings, heads) stays whole. Gradients are added as
 without FSDP2, whose own exchange stays off, so the bits are equal.
+
+Tensors are flat, or have the shape of the parameter they belong to.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Twin:
         self.leaves: dict[str, Tensor] = dict(self.model.named_parameters())
         for name, layer in layers_of(self.model).items():
             sharded = fully_shard(layer, mesh=ranks.mesh(), reshard_after_forward=True)
+            # Gradients are added by `batch_shards.summed`, in an order that the ranks do not change.
             sharded.set_requires_gradient_sync(False)
             sharded.set_custom_all_gather(cast(Any, Gathered(ranks)))
             sharded.unshard()  # what modules compute with from now on: the same tensors after each gathering
@@ -98,6 +101,7 @@ class Twin:
         resize(self.memory, awake=True)
         for name, own in zip(self.flat.names, self.flat.tensors, strict=True):
             mine = self.rows[name]
+            # FSDP2 cuts the first axis into equal parts, the last one shorter.
             first = 0 if mine.shape == own.shape else self.ranks.rank * -(-len(own) // self.ranks.num)
             mine.copy_(own[first : first + len(mine)] if own.dim() else own)
         for buffer, whole in zip(self.model.buffers(), self.of.buffers(), strict=True):

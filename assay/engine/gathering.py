@@ -18,6 +18,7 @@ from assay.core.score_range import UNIT, check_unit, is_inside, readers_of
 from assay.core.slots import Scene, Task, TextTask, logp_of
 from assay.core.slots.scene import NO_STARTS
 from assay.core.verifier import COMPONENT, VERIFIED
+from assay.decoding.sampling_parameters import LOGP_SAMPLER
 from assay.engine.engine import Engine
 
 REWARDED = "rewarded"
@@ -86,18 +87,21 @@ class Gathering:
 
         Otherwise the ratio is not 1 before the first update: unlikely tokens differ by whole nats in bfloat16, and a
         large ratio of a negative advantage is never clipped. Rows of other origin, and rollouts whose recorded
-        log-probabilities are not the policy's own, keep theirs. Logs the mean KL between the two as `precision_gap`.
+        log-probabilities are not the policy's own, keep theirs. Logs the mean KL between the two as `precision_gap`;
+        the sampler's are kept as `logp_sampler` if a part reads them.
         """
         recipe = self.recipe
         has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and "logp_model" not in fresh.extra
         if self.engine.placement.precision is None or Need.LOGP not in recipe.needs or not has_own:
             return fresh
         logp = self.engine.over(recipe.behaviour, fresh, logp_of)
+        # Rows of others keep what was recorded: there it is another policy's, not a rounding.
         own = fresh.mask if fresh.source is None else fresh.mask & (fresh.source == int(Origin.POLICY)).unsqueeze(1)
         logp = torch.where(own, logp.to(fresh.logp.dtype), fresh.logp)
         gap = logp - fresh.logp
         scene.log("precision_gap", float((gap.exp() - 1.0 - gap)[own].sum()), float(own.sum()))
-        return replace(fresh, logp=logp)
+        kept = {LOGP_SAMPLER: fresh.logp} if any(LOGP_SAMPLER in part.reads for part in recipe.credit) else {}
+        return replace(fresh, logp=logp).add(kept)
 
     def _play_on_ranks(self, scene: Scene) -> Experience:
         """Returns play(scene), on every rank: if the starts can be cut, each shard plays its own, else rank 0 all.
@@ -108,10 +112,12 @@ class Gathering:
         assert self.recipe.rollout is not None
         shards, ranks = self.engine.placement.shards, self.engine.ranks
         is_cut = self.recipe.rollout.by_start and len(scene.starts) > 0 and not needs_one_piece(self.states)
+        # Nothing to exchange: no row is copied.
         if shards == 1 or (not is_cut and ranks.num == 1):
             return self.play(scene)
         if not is_cut:
             played = [ranks.told(lambda: self._play_apart(scene))]
+            # Only rank 0 has seen the observations: the others take its moments, or their networks would differ.
             _write_kept(self.engine, played[0].kept)
         else:
             starts = np.array_split(scene.starts, shards)
@@ -140,6 +146,7 @@ def roll_out(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -
     has applied the rewards.
     """
     assert recipe.rollout is not None
+    # A rollout may ask for rewards while it gathers; then all of its rows must have them.
     peeks: list[int] = []
 
     def mark_rewarded(rows: Experience) -> Experience:
@@ -165,6 +172,7 @@ def check_scores(recipe: Recipe, task: Task, rewarded: Experience, split: int) -
     """Raises AssayError if a part reads outcomes as right or wrong and a score is not from 0 to 1; of texts with the
     row and both ways to repair it.
     """
+    # Rows that go on have no outcome: their scores are not judged.
     ended = (rewarded.terminal | rewarded.truncated).any(1)
     scores = torch.where(ended, rewarded.column("score"), 0.0).tolist()
     outside = [score for score in scores if not is_inside(score, UNIT)]
@@ -212,6 +220,7 @@ def sort_by_episode(fresh: Experience) -> Experience:
     """Returns the rows of a game sorted by (start, sample, player); other rows as they are."""
     if fresh.player is None or fresh.episode is None:
         return fresh
+    # Two stable sorts, the minor key first.
     by_player = torch.argsort(fresh.player, stable=True)
     return fresh.rows(by_player[torch.argsort(fresh.episode[by_player], stable=True)])
 

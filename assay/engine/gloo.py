@@ -3,6 +3,8 @@ has a GPU of its own, else through the memory of the host.
 
 No wait is without an end: every rank writes a beat into the store each second, and a rank that waits for the others
 reads theirs. A rank that is silent for `SILENCE` seconds, or known to have died, ends all the others with `RankLost`.
+
+Tensors are flat, or have the shape of the parameter they belong to.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Gloo(Ranks):
         self.local, self.kind = rank if local is None else local, "cpu"
         self.nccl: Any = None
         self.are_connected = False
+        # Set by the run: which signal this process has received.
         self.received: Callable[[], int] = lambda: 0
         self.watch: Callable[[], None] = lambda: None
         self.store, self.closed = store.clone(), threading.Event()
@@ -81,6 +84,7 @@ class Gloo(Ranks):
         options._devices = [device(hostname=host) if host else c10d.ProcessGroupGloo.create_default_device()]
         options._timeout = CONNECT
         self.group = c10d.ProcessGroupGloo(c10d.PrefixStore("gloo", store), rank, num, options)
+        # A slow step of another rank is no fault; a silent one is found by its beats.
         self.group._set_default_timeout(LONGEST)
         self.store.set(f"beat/{rank}", "begun")
         self.seen = [(b"", time.monotonic())] * num
@@ -101,6 +105,7 @@ class Gloo(Ranks):
         try:
             if self.rank and self.store.check(["over"]):
                 raise RankLost("rank 0 has ended the run")
+            # One request for all ranks.
             beats = self.store.multi_get([f"beat/{rank}" for rank in range(self.num)])
         except RuntimeError as error:
             raise RankLost("rank 0 does not answer: it has died, or its machine has") from error
@@ -160,6 +165,7 @@ class Gloo(Ranks):
         """Waits for call(group, output, sent) with the group for these tensors; with gloo through the host's memory."""
         if not sent.is_cuda:
             self.wait(call(self.group, output, sent))
+        # All ranks share one GPU, which NCCL refuses.
         elif self.nccl is None:
             there = torch.empty_like(output, device="cpu")
             self.wait(call(self.group, there, sent.cpu()))
@@ -199,6 +205,7 @@ class Gloo(Ranks):
         """Begins a step on all ranks; raises AssayError if their weights differ. A signal to any is seen by all."""
         if not self.rank:
             self.told(lambda: Order.STEP)
+        # Signals travel with the digest: one exchange a step.
         found = self.shared([(digest(), self.received())])
         odd = [rank for rank, (one, _) in enumerate(found) if one != found[0][0]]
         if odd:
@@ -211,6 +218,7 @@ class Gloo(Ranks):
     def shared(self, own: Sequence[Item]) -> list[Item]:
         """Returns the items of all ranks, those of rank 0 first."""
         blob = packed(list(own), self.key)
+        # The size stands in the first frame: short items, nearly all, take one exchange.
         frames = self.frames(torch.cat([torch.tensor([len(blob)]).view(torch.uint8), blob[: FRAME - 8]]), FRAME)
         sizes = [int(frame[:8].view(torch.int64)) for frame in frames]
         parts = [frame[8 : 8 + size] for frame, size in zip(frames, sizes, strict=True)]
@@ -260,6 +268,8 @@ class Gloo(Ranks):
         for flat in own:
             size = part_size(len(flat), shards) * shards
             sent = padded(flat, size)
+            # Every rank sends each other one its slice, and adds in the fixed order of the ranks: gloo's own sum may
+            # have another.
             slices = torch.empty_like(sent)
             self.exchange(all_to_all, slices, sent)
             (mine,) = tree_sum([one] for one in slices.split(size // self.num)) if size else (slices,)
@@ -356,6 +366,7 @@ def packed(value: Any, key: bytes) -> Tensor:
     stream.seek(SIGNED)
     Packer(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     content = stream.getbuffer()
+    # Any process of this machine can reach the port, and a pickle may run any code.
     content[:SIGNED] = hmac.digest(key, content[SIGNED:], "sha256")
     return torch.frombuffer(content, dtype=torch.uint8)
 

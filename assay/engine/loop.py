@@ -8,24 +8,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.metrics import Metric
 from assay.core.recipe import Feed, Recipe
-from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
+from assay.core.record import Draw, Experience, Progress, State, Sums, concatenate
 from assay.core.slots import Sampled, Scene, Task, Transform, most_decisions
 from assay.core.slots.scene import DISCARDED
+from assay.core.verifier import Metered
 from assay.engine.batch_shards import digest
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
 from assay.engine.gathering import Gatherers, Gathering
 from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
 from assay.engine.guards.wiring import inspect_credit
+from assay.engine.loop_metrics import averages, count_sampled, credit_metrics, largest_means, means, outcome_metrics
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
 from assay.engine.updates import Slip, Update
@@ -104,10 +103,12 @@ class Loop:
 
     def step(self) -> Step:
         """Runs one pass: gather, reward, credit, update, observe. With ranks, all of them run it together."""
+        # Ranks that have drifted apart would train different models without a word: compared at every step.
         self.engine.ranks.meet(lambda: digest(piece for flat in self.engine.flats.values() for piece in flat.pieces))
         recipe, step = self.recipe.at(self.progress), Step(self.progress)
         draw = Draw(self.seed, (self.progress.step,))
         scene = Scene(self.task, self.engine, draw, self.progress)
+        # The recipe is that of this step: schedules have their values before anything is gathered.
         fresh = self.gather(recipe, scene, step) if recipe.rollout else None
         if fresh is not None:
             who = self.engine.models[recipe.behaviour]
@@ -117,6 +118,7 @@ class Loop:
             step.fresh = fresh
 
         def batches(place: int, feed: Feed, own: Draw) -> Iterator[Experience]:
+            # Only what this feed's stages read: a column may cost a pass of a model.
             needs = feed.needs(recipe)
             for batch in feed.source(scene.given(fresh=fresh, draw=own), self.states["sources"][place]):
                 yield self.engine.annotate(batch, needs)
@@ -124,6 +126,7 @@ class Loop:
         with step.time_phase("update"):
             updates, found = learn(self.engine, recipe, draw, batches)
         step.metrics.update(averages(scene.metrics))
+        # Known only now: `learn` has settled all updates.
         faults = tuple(update.fault for update in updates if update.fault)
         slips = tuple(slip for update in updates for slip in update.slips)
         metrics = means(found) | largest_means(found, recipe.watched.values())
@@ -146,6 +149,7 @@ class Loop:
         """
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
+        # A multiplier or controller moves once a step, after all updates, by what they measured.
         for part, own in zip(*self._preparing_parts(recipe), strict=True):
             part.updated(step.metrics, own)
         moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, slips, tried)
@@ -170,20 +174,27 @@ class Loop:
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
             fresh = gathering.rows(scene.given(num_starts=asked))
+            if isinstance(self.task, Metered) and (waited := self.task.waited()):
+                step.seconds["replies"] = step.seconds.get("replies", 0.0) + waited
+                step.seconds["sample"] = step.seconds.get("sample", 0.0) - waited
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
+            # Guards have seen what was recorded; from here on ratios compare numbers of one precision.
             fresh = gathering.rescore(scene, fresh)
+            # Metrics are of the policy's own rows: demonstrations in a batch would flatter it.
             own = fresh.own()
-            spent = _count_sampled(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
+            spent = count_sampled(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
             step.metrics.update(outcome_metrics(own) | source_metrics(own, self.task))
             if recipe.select is None:
                 return fresh
             part = recipe.select(fresh, scene.given(draw=scene.draw.at(11)), self.states["select"])
+            # Through float32: the metric keeps the bits that it had as a tensor.
             step.metrics["selected"] = float(torch.tensor(len(part) / max(1, len(fresh))))
             if len(part):
                 found = groups.linked_groups(part)
+                # More groups than asked would make a larger batch than the recipe's.
                 kept.append(part.rows(found.index < missing))
                 missing -= min(missing, found.num)
             if not missing:
@@ -200,9 +211,10 @@ class Loop:
                 own, is_first = scene.given(draw=scene.draw.at(12, place)), self.progress.step == 0 and not state
                 after, alarms = inspect_credit(part, fresh, part(fresh, own, state), own, is_first=is_first)
                 fresh, step.alarms = after, [*step.alarms, *alarms]
+        # After credit, since a curriculum may read advantages.
         if recipe.curriculum is not None:
             recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
-        step.metrics.update(_credit_metrics(fresh))
+        step.metrics.update(credit_metrics(fresh))
         return fresh
 
     def _preparing_parts(self, recipe: Recipe) -> tuple[Sequence[Transform], Sequence[State]]:
@@ -228,6 +240,7 @@ class Loop:
             raise AssayError(f"the checkpoint has seed {state['seed']}, this run has {self.seed}. Use the same seed")
         self.engine.restore(state["engine"])
         self.states = thaw_states(self.states, state["states"])
+        # The number of steps is the present plan's: a run may be resumed for longer.
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
         if self.gatherers is not None and "gatherers" in state:
             self.gatherers.restore(state["gatherers"])
@@ -244,6 +257,7 @@ def learn(
     updates: list[Update] = []
     found: list[Sums] = []
     with torch.no_grad():
+        # Some optimizers have an own state for each step (moments that begin again).
         for stage in recipe.stages:
             stage.optimizer.begin(engine.optimizers[stage.name])
     for place, feed in enumerate(recipe.feeds):
@@ -251,6 +265,7 @@ def learn(
         # The first feed has the step's own draw: recipes with one source keep their numbers if a second one is added.
         for batch in batches(place, feed, draw.at(8, place) if place else draw):
             due = [stage for stage in feed.stages if engine.updates % stage.every == 0]
+            # Stages that share a network are stepped from one backward pass; the others one after the other.
             for stages in recipe.together(due):
                 done = engine.update_together(stages, batch)
                 updates += done
@@ -283,95 +298,3 @@ def thaw_states(mine: Any, saved: Any) -> Any:
     return saved
 
 
-def _count_sampled(fresh: Experience) -> int:
-    """Returns the number of decisions that the policy itself sampled, hinted ones included."""
-    if fresh.source is None:
-        return int(fresh.mask.sum())
-    ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
-    return int(fresh.mask[ours].sum())
-
-
-# ---------------------------------------------------------------------------------------------------- metrics
-def means(found: Sequence[Sums]) -> dict[str, float]:
-    """Returns (sum, count) metrics of all updates as means."""
-    sums: Sums = {}
-    for name, entries in chain.from_iterable(some.items() for some in found):
-        sums.setdefault(name, []).extend(entries)
-    flat = _read_numbers([number for entries in sums.values() for entry in entries for number in entry])
-    rest = zip(flat[::2], flat[1::2], strict=True)
-    return averages({name: list(islice(rest, len(entries))) for name, entries in sums.items()})
-
-
-def largest_means(found: Sequence[Sums], watched: Iterable[Metric]) -> dict[str, float]:
-    """Returns the metrics that are the largest mean of another over the updates; none without such an update."""
-    result: dict[str, float] = {}
-    for one in (one for one in watched if one.largest_of):
-        entries = [sums[one.largest_of] for sums in found if one.largest_of in sums]
-        shares = [float(sum(value for value, _ in some) / max(1.0, sum(num for _, num in some))) for some in entries]
-        if shares:
-            result[one.name] = max(shares)
-    return result
-
-
-def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, float]:
-    """Returns sums over counts of each metric's entries, and the effective share of samples from the ratios."""
-    result = {
-        name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
-        for name, some in numbers.items()
-    }
-    squared = result.pop("ratio_squared", None)  # not shown by itself: it becomes (E r)^2 / E r^2
-    if squared:
-        result["effective_samples"] = result["ratio"] ** 2 / squared
-    return result
-
-
-def _read_numbers(tensors: Sequence[Tensor]) -> list[float]:
-    """Reads single numbers, with one transfer per device."""
-    # One transfer per device: reading each number alone would make the host wait each time.
-    by_device: dict[torch.device, list[int]] = {}
-    for place, tensor in enumerate(tensors):
-        by_device.setdefault(tensor.device, []).append(place)
-    numbers = [0.0] * len(tensors)
-    for places in by_device.values():
-        read = torch.stack([tensors[place].double() for place in places]).tolist()
-        for place, number in zip(places, read, strict=True):
-            numbers[place] = number
-    return numbers
-
-
-def outcome_metrics(fresh: Experience) -> dict[str, float]:
-    """Returns reward and length of the policy's own finished episodes; `longest` is the number of decisions of the
-    longest row, which bounds the step's time.
-    """
-    decisions = fresh.mask.sum()
-    rows = ((fresh.terminal | fresh.truncated) & fresh.mask).any(1)
-    metrics = {
-        "decisions": float(decisions),
-        "longest": float(fresh.mask.sum(1).max()) if len(fresh) else 0.0,
-        "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1)),
-    }
-    if "episode_return" in fresh.extra:
-        over = fresh.terminal | fresh.truncated
-        if bool(over.any()):
-            metrics["reward"] = float(fresh.extra["episode_return"][over].mean())
-            metrics["length"] = float(fresh.extra["episode_length"][over].mean())
-    elif "score" in fresh.extra and bool(rows.any()):
-        metrics["reward"] = float(fresh.extra["score"][rows].mean())
-        metrics["length"] = float(decisions / rows.sum())
-        metrics["cut"] = float((fresh.truncated & fresh.mask).any(1)[rows].float().mean())
-    if "infra_fault" in fresh.extra:
-        metrics["infra_faults"] = float(fresh.extra["infra_fault"].sum())
-    return metrics
-
-
-def _credit_metrics(fresh: Experience) -> dict[str, float]:
-    """Returns the share of groups without advantage, and the spread of advantages."""
-    if "advantage" not in fresh.extra:
-        return {}
-    advantage, mask = fresh.extra["advantage"], fresh.mask
-    metrics = {"advantage_spread": float(advantage[mask].std()) if int(mask.sum()) > 1 else 0.0}
-    if fresh.group is not None:
-        by_group = groups.row_groups(fresh)
-        largest = groups.total((advantage.abs() * mask).amax(1), by_group)
-        metrics["zero_advantage_groups"] = float((largest < 1e-8).float().mean())
-    return metrics

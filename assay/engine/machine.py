@@ -40,6 +40,7 @@ def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = F
     `bfloat16`: the models compute in it on the CPU (`Engine.bfloat16`), which not every CPU's oneDNN supports.
     """
     before = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    # Several threads on small layers cost more than they save.
     chosen = threads if threads is not None else (1 if num_parameters < SMALL else max(1, before[0] // shards))
     torch.set_num_threads(chosen)
     has_onednn = num_parameters >= SMALL and not (bfloat16 and lacks_bfloat16())

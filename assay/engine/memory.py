@@ -53,27 +53,27 @@ def estimates(recipe: Any, spec: Spec, num_steps: int, device: str = "cpu") -> l
             columns = steps["steps"] + 1 if steps else spec.horizon if isinstance(spec.action, Vocabulary) else 2
             rows = math.prod(sizes.values())
             gathered += rows * columns
-            found.append(named(path, sizes | steps, rows * columns * column_bytes(spec)))
+            found.append(estimate_of(path, sizes | steps, rows * columns * column_bytes(spec)))
     for place, feed in enumerate(recipe.feeds):
         for path, part in parts_below(feed.source, "source" if not place else f"feed {place + 1}"):
             held = whole_numbers(part, ("capacity",))
             if held:  # ring buffers grow with the gathered rows
                 rows = min(held["capacity"], gathered * num_steps)
-                found.append(named(path, held, rows * 2 * column_bytes(spec)))
+                found.append(estimate_of(path, held, rows * 2 * column_bytes(spec)))
             drawn = whole_numbers(part, ("batch",))
             if drawn:
-                found.append(named(path, drawn, drawn["batch"] * 2 * column_bytes(spec)))
+                found.append(estimate_of(path, drawn, drawn["batch"] * 2 * column_bytes(spec)))
     models = {"actor": recipe.actor, **{f"critics.{name}": critic for name, critic in recipe.critics.items()}}
     for name, model in models.items():
         for path, part in parts_below(model, name):
             sizes = layer_sizes(part, spec)
             if sizes:
                 weights = num_weights(sizes, spec) * math.prod(whole_numbers(part, ("num", "members")).values())
-                found.append(named(path, sizes, weights * (8 if device == "cpu" else 4)))
+                found.append(estimate_of(path, sizes, weights * (8 if device == "cpu" else 4)))
     return found
 
 
-def named(path: str, sizes: dict[str, Any], bytes: int) -> Estimate:
+def estimate_of(path: str, sizes: dict[str, Any], bytes: int) -> Estimate:
     """Returns the estimate under the name of its largest setting."""
     largest = max(sizes, key=lambda name: max(sizes[name]) if isinstance(sizes[name], tuple) else sizes[name])
     return Estimate(f"{path}.{largest}", sizes[largest], bytes)
@@ -141,6 +141,7 @@ def gib(count: int) -> str:
 
 def available_memory() -> int | None:
     """Returns the bytes of memory and swap available in this container; None if the system does not report them."""
+    # Of several limits the smallest counts: a container may have less than its machine.
     rooms = []
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)

@@ -1,4 +1,7 @@
-"""Optimizer states that ranks keep by slices, and the step of an optimizer on its slice."""
+"""Optimizer states that ranks keep by slices, and the step of an optimizer on its slice.
+
+Tensors are flat, or have the shape of the parameter they belong to.
+"""
 
 from __future__ import annotations
 

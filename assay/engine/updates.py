@@ -1,4 +1,7 @@
-"""The result of one optimizer step, the origin of a fault, and what is wrong with a loss."""
+"""The result of one optimizer step, the origin of a fault, and what is wrong with a loss.
+
+Losses, norms and slopes are single numbers.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,7 @@ class Update:
         batch, name = self.batch, f"gradient_norm/{self.stage}"
         self.batch = None  # settled once; and the batch's memory is free
         if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
+            # A mean over a step with NaN in it would hide the other updates.
             del self.sums[name]
             self.is_skipped = True
             if bool(batch.mask.any()):
@@ -107,6 +111,7 @@ def counts_add_up(term: Term, batch: Experience) -> bool:
     rows = torch.arange(len(batch))
     labels = units(batch, frozenset() if term.together is None else frozenset({term.together}))
     names = labels.unique()
+    # Halves of units, not of rows: a group that is cut has another count by right.
     is_first = torch.isin(labels, names[: len(names) // 2])
     halves = [batch.rows(rows[is_first]), batch.rows(rows[~is_first])]
     if not all(bool(half.mask.any()) for half in halves):

@@ -1,4 +1,7 @@
-"""What a term may use besides its batch: the models, the actor's scores of the batch, random numbers."""
+"""What a term may use besides its batch: the models, the actor's scores of the batch, random numbers.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class StageView:
 
     def model(self, name: str) -> Any:
         """Returns a model by name."""
-        return named(self.models, name)
+        return model_named(self.models, name)
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
@@ -56,7 +59,7 @@ class StageView:
         return values.to(self.batch.mask.device)
 
 
-def named(models: Mapping[str, nn.Module], name: str) -> nn.Module:
+def model_named(models: Mapping[str, nn.Module], name: str) -> nn.Module:
     """Returns a model by name; raises AssayError with the names of the existing models if it is missing."""
     if name not in models:
         raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(models)}")

@@ -47,6 +47,7 @@ class BreakSymmetry(CreditWeight):
 
 
 def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = BreakSymmetry()) -> Recipe:
+    """Returns grpo with credit weighed by how many answers of a group are right."""
     base = recipes.grpo(preset)
     return replace(base, name="a-grae", credit=(*base.credit, Reweigh(rule)))
 

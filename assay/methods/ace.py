@@ -41,6 +41,7 @@ class ConfidencePenalty(CreditWeight):
 
 
 def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = ConfidencePenalty()) -> Recipe:
+    """Returns grpo with credit weighed by confidence against the start, which is kept as the reference."""
     base = recipes.grpo(preset)
     weighed = (*base.credit, Reweigh(rule))
     return replace(base, name="ace", credit=weighed, copies={"reference": Copy(of="actor")})

@@ -46,6 +46,7 @@ def recipe(
     preset: Preset = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = Matches(form_of),
     refusal: Reward = Matches(refusal_of, times=0),
 ) -> Recipe:  # fmt: skip
+    """Returns ppo on groups, paid for refusals, for the form of an answer and for helpfulness within its group."""
     base = replace(recipes.ppo(preset), name="alphaalign", rollout=preset.group_rollout)
     return with_help(base, form, refusal, StandardisedInGroup(helpfulness, floor=0.0))
 

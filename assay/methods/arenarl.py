@@ -211,6 +211,7 @@ class JudgedAlone(Reward):
 
 
 def recipe(preset: Preset = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
+    """Returns grpo whose rewards are ranks of a knock-out, decided by the judge."""
     return replace(recipes.grpo(preset), name="arenarl", rewards=(Verifier(), Arena(judge)))
 
 
@@ -233,9 +234,10 @@ METHOD = Method(
              "with a judge of win, tie and loss, more matches than 2 (n - 1) settle who is equal",
                 "not measured: judges whose scores say less and less of quality; the noise of the judge is one"),
     results=(
-        "why the headline fails is not settled: its true score is 0.71 to 0.74 and that of grpo on the mean of as "
-        "many scores 0.80 to 0.82, on each of five seeds, while its tournament ranks nearly as a round robin does "
-        "(0.89 and 0.94, the anchor alone 0.86). So the order is not what is lost; how well the mean of as many "
-        "scores ranks was not measured",
+        "why the headline fails (0.71 to 0.74, grpo on the mean of as many scores 0.80 to 0.82, on each of five "
+        "seeds): the noise of this judge is added to every score by itself, so that scores of different matches can be "
+        "compared and their mean wastes none. In groups of 16 with noise of half a deviation the mean of 4 scores has "
+        "a correlation of 0.94 with the true ranks, a round robin of 120 matches 0.94, the tournament 0.89, one score "
+        "0.85. A judge that compares more reliably than it scores, the paper's premise, is not in this testbed",
     ),
 )

@@ -40,6 +40,7 @@ class Band(Select):
 
 
 def recipe(preset: Preset = LANGUAGE, low: float = 0.25, high: float = 0.75) -> Recipe:
+    """Returns grpo that samples again until groups of an accuracy between both limits fill the batch."""
     return replace(recipes.grpo(preset), name="balanced-filtering", select=Band(low, high))
 
 

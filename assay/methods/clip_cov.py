@@ -97,11 +97,13 @@ SHARE = 0.01
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns grpo without the gradient of a share of the tokens whose covariance is high."""
     base = recipes.grpo(preset)
     return replace(base, name="clip-cov", credit=(*base.credit, DropHighCovariance(SHARE)))
 
 
 def kl_cov(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns grpo with a KL term, in place of the clip, on the tokens whose covariance is highest."""
     base, sequences = recipes.grpo(preset), SequenceMean()
     held = replace(base, credit=(*base.credit, HoldHighCovariance(SHARE)))
     plain = with_policy(held, "kl-cov", PolicyGradient(trust=Unclipped(), aggregate=sequences))

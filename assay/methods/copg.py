@@ -13,6 +13,7 @@ from assay.parts import RegressLogRatio
 
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 0.1) -> Recipe:
+    """Returns dpo without pairs by rank: log-ratios are regressed to rewards."""
     objective = RegressLogRatio(beta)
     stage = Stage("pairs", trains=("actor",), objective=(objective,), optimizer=preset.optimizer)
     return replace(recipes.dpo(preset), name="copg", credit=(), stages=(stage,))

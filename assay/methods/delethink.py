@@ -5,6 +5,8 @@
 Aghajohari et al. 2025 (The Markovian Thinker). The state has constant size, so cost is linear in the length; training
 with resets makes the policy write down what it needs before a cut. The credit is grpo's over whole episodes, the mean
 is over all tokens of all chunks of an episode, and each chunk is scored in the context it was sampled in.
+
+Axes: B rows, T decisions, N rows being decoded, V vocabulary.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ minimum is not normalised: a small beta does not reach the KL optimum.
 Axes: B sequences, T decisions.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -20,56 +19,7 @@ from torch.nn.functional import pad
 
 from assay.method import LANGUAGE, Copy, Experience, Loss, Method, Need, Objective, Phase, Prepare, Preset, Recipe
 from assay.method import Scene, Stage, State, View, recipes
-from assay.parts import Column, Logistic, OfState, RegressLogRatio, RewardToGo, SegmentGae, Spans, Td, TokenMean
-from assay.tasks.language.prompts import PromptTask
-
-
-@dataclass(frozen=True)
-class TextSteps(Prepare):
-    """Segments that are steps of a text: one ends with the separator, and blank text after it belongs to it too.
-
-    Writes `segment`. A token that holds the end of a step and the beginning of the next belongs to the one that ends.
-    Where the task cannot write the separator, or has no text, a step is a span of `length` decisions. Degenerate: an
-    answer without a separator is one step.
-    """
-
-    separator: str = "\n"
-    length: int = 5
-
-    @torch.no_grad()
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Numbers the steps of each row from 1."""
-        task, mask = scene.task, experience.mask
-        if not isinstance(task, PromptTask) or not can_write(task, self.separator):
-            return Spans(self.length)(experience, scene, state)
-        said = {one: task.tokenizer.decode([one]) for one in experience.action[mask].unique().tolist()}
-        begins = torch.zeros_like(mask)
-        for row in range(len(mask)):
-            pieces = (said[one] for one in experience.action[row][mask[row]].tolist())
-            begins[row, mask[row]] = torch.tensor([*step_begins(pieces, self.separator)], dtype=torch.bool).to(
-                mask.device
-            )
-        return replace(experience, segment=begins.long().cumsum(1))
-
-
-def can_write(task: PromptTask, said: str) -> bool:
-    """Returns whether the task's tokens can write a text."""
-    try:
-        task.tokenizer.encode(said)
-    except ValueError:
-        return False
-    return True
-
-
-def step_begins(pieces: Iterable[str], separator: str) -> Iterator[bool]:
-    """Yields whether each piece of a text begins a step: the first does, and the first that is not blank after a step
-    with its separator.
-    """
-    step = ""
-    for place, piece in enumerate(pieces):
-        begins = place == 0 or (separator in step.lstrip() and bool(piece.strip()))
-        step = piece if begins else step + piece
-        yield begins
+from assay.parts import Column, Logistic, OfState, RegressLogRatio, RewardToGo, SegmentGae, Td, TextSteps, TokenMean
 
 
 @dataclass(frozen=True)
@@ -158,6 +108,7 @@ def critic(preset: Preset = LANGUAGE, steps: TextSteps = TextSteps()) -> Recipe:
 def recipe(
     preset: Preset = LANGUAGE, beta: float = 0.5, steps: TextSteps = TextSteps(), critic_steps: int = 100
 ) -> Recipe:
+    """Returns regression of each step on the gain of a critic, which a first phase trains on reference samples."""
     stage = Stage("steps", trains=("actor",), objective=(RegressSteps(beta),), optimizer=preset.optimizer)
     first = Phase("critic", critic(preset, steps), critic_steps, hands={"actor": "actor", "value": "value"})
     return replace(

@@ -252,6 +252,7 @@ def start(preset: Preset, tries: int = 4, least: float = 1.0) -> Phase:
 
 
 def recipe(preset: Preset = LANGUAGE, f: Callable[[Tensor], Tensor] = forward_kl, eta: float = 0.02) -> Recipe:
+    """Returns grpo on prompts that the start could not solve, and a divergence on stored answers to the others."""
     base = recipes.grpo(preset)
     own = PolicyGradient(trust=Clip(0.2, 0.28), aggregate=OfOrigin())
     stage = replace(base.stages[0], objective=(own,), regularizers=(CoveringDivergence(eta, f),))

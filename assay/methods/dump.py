@@ -83,6 +83,7 @@ def with_sources(task: Task) -> SourcedTask:
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns grpo whose prompts come from the source that a bandit chooses."""
     return replace(recipes.grpo(preset), name="dump", curriculum=SourceBandit())
 
 

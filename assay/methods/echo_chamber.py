@@ -44,6 +44,7 @@ def formats_of(answers: AnswerFormat) -> Mapping[str, str]:
 
 
 def recipe(preset: Preset = LANGUAGE, kl: float = 0.0, modes: Modes = formats_of) -> Recipe:
+    """Returns grpo that counts the modes of answers; `kl` adds a penalty towards the start."""
     base = recipes.grpo(preset)
     counted = replace(base, name="echo-chamber", credit=(CountModes(modes), *base.credit))
     return with_regularizers(counted, KlToReference(kl)) if kl else counted

@@ -73,6 +73,7 @@ class ElasticGradient(PolicyGradient):
 def recipe(
     preset: Preset = LANGUAGE, advantage: float = 0.5, variance: float = 0.5, *, centred: bool = False
 ) -> Recipe:
+    """Returns grpo with a clip range of its own for every answer."""
     base = recipes.grpo(preset)
     room = ElasticRange(by_advantage=advantage, by_variance=variance, centred=centred)
     return with_policy(replace(base, credit=(*base.credit, room)), "etr", ElasticGradient(aggregate=SequenceMean()))

@@ -261,6 +261,7 @@ def pessimistic(
 
 def recipe(preset: Preset = CONTROL, test: CostCertificate | None = None, now: float = 4.0, later: float = 2.0,
            rate: float = 0.01, cost: Reward = TaskCost()) -> Recipe:  # fmt: skip
+    """Returns rloo under a pessimistic limit of costs, twice as long, and certified at the end."""
     test = test or CostCertificate(num_starts=200 if preset.tokens else 2000)
     test = replace(test, cost=replace(test.cost, source=cost))
     base = constrained(recipes.rloo(preset), pessimistic(test, now, later, rate), cost)

@@ -250,6 +250,7 @@ def rows_at(columns: dict[str, Tensor], places: Tensor) -> dict[str, Tensor]:
 
 
 def recipe(preset: Preset = CONTINUOUS, rate: float = 1.0, learned: bool = False) -> Recipe:
+    """Returns RLPD under an overseer; `learned` takes rewards from a classifier of success."""
     source = mixed(Growing(DEMOS.logs, condition=NEEDED if learned else None), warmup=100)
     base = rlpd(source, discount=0.97, averaged=True, temperature=0.01, entropy=-0.5, critics=2)
     overseen = replace(base, name="hil-serl", rollout=Overseen(Fragments(num_envs=1, steps=8), rate=rate))

@@ -96,6 +96,9 @@ class RestartedAdam(Adam):
 
 
 def recipe(preset: Preset = LANGUAGE, tau: float = 1.0, weight: float = 0.5, epochs: int = 4) -> Recipe:
+    """Returns regression of log-ratios on centred rewards, with a reward for short right answers from a fifth of a
+    run on.
+    """
     base = recipes.rloo(preset)
     components = {"verifier": Weighted(Verifier()), "length": Weighted(LengthReward(), Delayed(weight, 0.2))}
     stage = replace(base.stages[0], objective=(RegressLogRatio(tau, reference=False, pairs=False),),

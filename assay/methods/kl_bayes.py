@@ -64,10 +64,12 @@ def over_group_mean(log_weight_B: Tensor, by_group: groups.Groups) -> Tensor:
 
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 0.1) -> Recipe:
+    """Returns rloo with the KL in its reward."""
     return with_kl_in_reward(recipes.rloo(preset), "kl-bayes", beta)
 
 
 def matching(preset: Preset = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
+    """Returns likelihood of samples weighed by their posterior; `centre` subtracts the mean of the weights."""
     return replace(recipe(preset), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
 
 

@@ -45,6 +45,7 @@ class SpareToken(Choice):
     constant: float | None = None
 
     def with_task(self, task: Task) -> Any:
+        """Returns the same with the spare token of the task."""
         return replace(self, token=spare_token(task)) if self.token < 0 else self
 
     def logp(self, actor: Any, rows: Experience) -> Tensor:
@@ -253,6 +254,7 @@ class WithoutToken(Around):
         return super().init(scene)
 
     def with_task(self, task: Task) -> Any:
+        """Returns the same with the spare token of the task."""
         return replace(self, token=spare_token(task)) if self.token < 0 else self
 
     @property
@@ -269,6 +271,7 @@ class WithoutToken(Around):
 def recipe(
     preset: Preset = LANGUAGE, spare: SpareToken = SpareToken(), share: float | Schedule = Delayed(0.1, 0.5)
 ) -> Recipe:
+    """Returns grpo that trains the score of a spare token and, from half of a run on, blends it into advantages."""
     base = recipes.grpo(preset)
     stage = replace(base.stages[0], regularizers=(SelfReward(spare),))
     assert base.rollout is not None

@@ -166,6 +166,7 @@ MODES = "formats:shares=19,right=11,hard=4,cost=0.2"
 
 
 def recipe(preset: Preset = LANGUAGE, openings: tuple[str, ...] | None = None) -> Recipe:
+    """Returns grpo whose groups begin half in one mode and half in the other, with credit for the better half."""
     objective = PolicyGradient(trust=Clip(0.5, 0.5), aggregate=SequenceMean())
     base = with_policy(recipes.grpo(preset), "lhrm-hgpo", objective)
     assert base.rollout is not None

@@ -33,6 +33,7 @@ class BatchDeviation(RowStatistic):
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns grpo with the deviation of the batch and a mean over all tokens."""
     base = replace(recipes.grpo(preset), credit=(OutcomeCredit(GroupMean(), BatchDeviation()),))
     return with_token_clip(base, "lite-ppo")
 

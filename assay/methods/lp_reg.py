@@ -53,6 +53,7 @@ class HoldUnlikely(Prepare):
 
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, floor: float = 0.02, share: float = 0.01) -> Recipe:
+    """Returns grpo that holds unlikely tokens of failed answers near the policy without its noise."""
     base = with_token_clip(recipes.grpo(preset), "lp-reg", 1.0, 9.0)
     held = replace(base, credit=(*base.credit, HoldUnlikely(floor, share)))
     return with_regularizers(held, KlWhereHeld(beta, pull))

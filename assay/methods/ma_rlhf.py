@@ -36,6 +36,7 @@ class FallingPerplexity(Prepare):
 
 
 def recipe(preset: Preset = LANGUAGE, length: int = 5) -> Recipe:
+    """Returns ppo whose credit is that of spans of `length` tokens."""
     credit = (Spans(length), SegmentGae(preset.gae.discount, preset.gae.gae_lambda), Whiten())
     return replace(recipes.ppo(preset), name="ma-rlhf", credit=credit)
 

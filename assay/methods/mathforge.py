@@ -71,6 +71,7 @@ class WithSignal(Prepare):
 
 
 def recipe(preset: Preset = LANGUAGE, rule: CreditWeight = HarderMore()) -> Recipe:
+    """Returns grpo on groups with a signal, in units of the absolute deviation, hard ones weighed more."""
     credit = (OutcomeCredit(GroupMean(), MeanAbsoluteDeviation()), Reweigh(rule), WithSignal())
     return with_token_clip(replace(recipes.grpo(preset), credit=credit), "mathforge")
 

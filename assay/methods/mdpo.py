@@ -81,6 +81,7 @@ def off_policy(preset: Preset = CONTINUOUS, step_size: float = 1.0, every: int =
 
 
 def recipe(preset: Preset = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
+    """Returns ppo with a KL to the acting policy in place of the clip, and without an entropy bonus."""
     base = recipes.ppo(preset)
     objective = PolicyGradient(trust=MirrorDescent(step_size))
     policy = replace(base.stages[0], objective=(objective,), regularizers=())

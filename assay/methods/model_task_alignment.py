@@ -23,7 +23,7 @@ from assay.parts import ByLabel, BySign, OfText, PolicyGradient, Revisits, Rewei
 from assay.statistics.passk import majority_vote
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.textfile import Rows
+from assay.tasks.language.file_rows import Rows
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ def negatives(preset: Preset = LANGUAGE) -> Recipe:
 
 
 def recipe(preset: Preset = LANGUAGE, chance: float = 0.5) -> Recipe:
+    """Returns grpo with a reward of 1 at the given chance, whatever the answer."""
     return rewarded(preset, NAME, random(chance))
 
 

@@ -218,9 +218,11 @@ class EvolvingRubric(OfText):
         return self.first or (LOOSE if is_testbed else ())
 
     def with_rubric(self, rows: Rows) -> Any:
+        """Returns the same with the criteria of a file as its first rubric."""
         return replace(self, first=tuple(map(criterion_of, rows)))
 
     def with_judge(self, ask: Chat) -> Any:
+        """Returns the same with a chat model that judges and that rewrites the rubric."""
         model = ChatRubric(ask)
         return replace(self, first=self.first or GENERAL, judge=model.judge, rewrite=model.rewrite)
 
@@ -278,6 +280,7 @@ def hash_of(rubric: Rubric) -> int:
 
 
 def recipe(preset: Preset = LANGUAGE, rubric: Rubric = (), every: int = 10) -> Recipe:
+    """Returns ppo on the scores of a judge whose rubric is rewritten after every `every` steps."""
     base = recipes.ppo(preset)
     return replace(
         base,

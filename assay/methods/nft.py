@@ -81,6 +81,7 @@ class NegativeAware(TrustRegion):
 
 
 def recipe(preset: Preset = LANGUAGE, negative: float = 1.0) -> Recipe:
+    """Returns grpo with the likelihood of right answers and of wrong ones under an implicit policy."""
     base = replace(recipes.grpo(preset), credit=(OutcomeCredit(GroupMean(), PopulationDeviation()),))
     return with_policy(base, "nft", PolicyGradient(trust=NegativeAware(negative=negative)))
 

@@ -108,6 +108,7 @@ EVERYWHERE: Rates = {"": (0.1, 0.2)}
 def recipe(
     preset: Preset = LANGUAGE, rates: Rates = EVERYWHERE, label: str = "", reward: Reward = Verifier()
 ) -> Recipe:
+    """Returns grpo with rewards corrected for the rates of false verdicts, and the mean of the others as baseline."""
     rewards, credit = (reward, Backward(rates, label)), (OutcomeCredit(LeaveOneOut()),)
     return replace(recipes.grpo(preset), name="noisy-rlvr", rewards=rewards, credit=credit)
 

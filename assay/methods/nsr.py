@@ -15,6 +15,7 @@ from assay.parts import BySign, Constant, OutcomeCredit, Reweigh, RightOrWrong, 
 
 
 def recipe(preset: Preset = LANGUAGE, right: float = 0.1, wrong: float = 1.0) -> Recipe:
+    """Returns REINFORCE on right and wrong answers, weighed by `right` and `wrong`, without a baseline."""
     signs = (RightOrWrong(), OutcomeCredit(Constant(0.5), Constant(0.5)))  # +1 and -1, whatever the outcome
     weighed = replace(recipes.grpo(preset), credit=(*signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
     return with_token_clip(weighed, "nsr")

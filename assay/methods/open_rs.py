@@ -15,6 +15,7 @@ from assay.parts import ByLength, Matches, Weighted, WeightedSum
 
 
 def recipe(preset: Preset = LANGUAGE, wrong: tuple[float, float] = (0.0, -0.5)) -> Recipe:
+    """Returns grpo paid for its format and by a cosine of the length; `wrong` are the values of wrong answers."""
     components = {"format": Weighted(Matches(marked_once)), "cosine": Weighted(ByLength(wrong=wrong), 2.0)}
     return replace(recipes.grpo(preset), name="open-rs", rewards=(WeightedSum(components),))
 

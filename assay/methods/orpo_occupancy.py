@@ -107,6 +107,7 @@ CLASSES = (Label(1.0), Label(0.0, int(Origin.DATASET)))
 def recipe(
     preset: Preset = TABLE, weight: float = 0.2, divergence: Callable[[Tensor], Tensor] = root_chi_square
 ) -> Recipe:
+    """Returns ppo with a penalty on visits unlike those of a base policy, by a discriminator."""
     paid = FromModel(OfAnswers() if preset.tokens else OF, Penalty(divergence, weight), adds=True)
     base = recipes.ppo(preset)
     base = replace(

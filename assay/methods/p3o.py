@@ -65,6 +65,7 @@ def pairs_of(batch: Experience) -> Tensor:
 
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
+    """Returns reinforce on pairs: differences of rewards, with clipped ratios and the KL in the reward."""
     # Single decisions, which other methods use in control, would tear the pairs apart.
     source = preset.minibatch_source if preset.tokens else preset.on_policy_source
     pairs = replace(recipes.rloo(preset), credit=(), source=source).set("group_size", 2)
@@ -88,8 +89,8 @@ METHOD = Method(
         "two updates a batch in one pass: `--set source.epochs=4` takes several passes, as the paper does",
     ),
     results=(
-        "the headline fails: 0.776 and rloo with two answers 0.796, more on 1 of ten seeds. At ratio 1 both are the "
-        "same, and rloo's later passes have neither ratio nor clip, so that they move further; that this alone makes "
-        "the difference was not shown",
+        "the headline fails: 0.776 and rloo with two answers 0.796, more on 1 of ten seeds. It is the clip, which cuts "
+        "7 % of the answers: without it 0.802, 0.787, 0.808 on seeds 0 to 2, where it has 0.778, 0.761, 0.763 and "
+        "rloo, whose later passes have neither ratio nor clip, 0.808, 0.773, 0.808",
     ),
 )

@@ -14,6 +14,7 @@ from assay.parts import CrossEntropy, OutcomeAsLabel
 
 
 def recipe(preset: Preset = LANGUAGE, beta: float = 1.0, *, balanced: bool = True) -> Recipe:
+    """Returns cross-entropy of outcomes with centred log-ratios as logits, in four minibatches."""
     objective = OutcomeAsLabel(scale=beta, centred=True, loss=CrossEntropy(balanced))
     # The loss compares answers of a group: single decisions, which other methods use in control, are no answers.
     source = preset.minibatch_source if preset.tokens else preset.on_policy_source

@@ -12,6 +12,7 @@ from assay.method import LANGUAGE, Method, Preset, Recipe, recipes, with_kl_in_r
 
 
 def recipe(preset: Preset = LANGUAGE, alpha: float = 0.1) -> Recipe:
+    """Returns rloo with the KL in its reward."""
     return with_kl_in_reward(recipes.rloo(preset), "policy-cliff", alpha)
 
 

@@ -10,8 +10,6 @@ lead to.
 Axes: B rows, T columns; of solutions B problems, N samples of each.
 """
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
@@ -23,7 +21,7 @@ from torch import Tensor
 from assay.method import DISCARDED, LANGUAGE, RIGHT, AssayError, Choice, Copy, DemonstratedTask, Draw, Experience
 from assay.method import Method, Preset, Recipe, ResumableTask, Rollout, Scene, State, Task, TextTask, first_decisions
 from assay.method import model_name, random, recipes
-from assay.parts import group_rows
+from assay.parts import before_answer, group_rows
 
 
 class Solutions(Choice, Protocol):
@@ -130,26 +128,6 @@ class FromPrefixes(Rollout):
         begun = first_decisions(shown, given).rows(torch.from_numpy(rows))
         played = task.resume(actor, begun, samples, draw, split=0)
         return played.add({"prefix": given[torch.from_numpy(rows)]})
-
-
-def statement(answer: str, solution: str) -> float:
-    """Returns the place in a solution where it first states the answer as a word; infinity if it never does, or if the
-    solution is nothing but the answer, of which any part may be given.
-    """
-    found = re.search(rf"(?<!\w){re.escape(answer.strip())}(?!\w)", solution)
-    return math.inf if found is None or solution.strip() == answer.strip() else float(found.start())
-
-
-def before_answer(task: TextTask, shown: Experience, given_B: Tensor) -> Tensor:
-    """Returns the largest number of first decisions, at most `given_B`, whose text ends before the answer is stated."""
-    ends = [statement(row["answer"], row["completion"]) for row in task.texts(shown, 0)]
-    low, high = torch.zeros_like(given_B), given_B.clone()
-    while bool((low < high).any()):  # by halving: a longer prefix has a longer text
-        middle = (low + high + 1) // 2
-        texts = task.texts(first_decisions(shown, middle), 0)
-        fits = torch.tensor([len(row["completion"]) <= end for row, end in zip(texts, ends, strict=True)])
-        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle - 1)
-    return low
 
 
 def recipe(preset: Preset = LANGUAGE, plain: float = 0.25) -> Recipe:

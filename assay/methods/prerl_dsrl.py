@@ -95,6 +95,7 @@ def plain(preset: Preset = LANGUAGE) -> Recipe:
 
 
 def recipe(preset: Preset = LANGUAGE, first: WithoutPrompt = WithoutPrompt()) -> Recipe:
+    """Returns grpo after a phase that lowers wrong answers without their prompts."""
     base = plain(preset)
     taught = replace(recipes.sft(preset), actor=base.actor, source=Unprompted())
     phase = Phase("unprompted", taught, 100, from_scratch=True)

@@ -55,6 +55,7 @@ class LessWhereConfident(Credit):
 
 
 def recipe(preset: Preset = LANGUAGE, alpha: float = 1.0) -> Recipe:
+    """Returns grpo with an upper clip of 0.28 and advantages that fall with the confidence in an answer."""
     base = recipes.grpo(preset)
     shifted = replace(base, credit=(*base.credit, LessWhereConfident(alpha)))
     return with_token_clip(shifted, "progrpo", high=0.28)

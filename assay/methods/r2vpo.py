@@ -82,6 +82,7 @@ def clipped(preset: Preset = LANGUAGE) -> Recipe:
 
 
 def recipe(preset: Preset = LANGUAGE, target: float = 0.01, start: float = 1.0, rate: float = 0.5) -> Recipe:
+    """Returns grpo, or ppo in control, with a penalty on the variance of the ratio in place of the clip."""
     base, follow = clipped(preset), FollowVariance(target, Ascent(rate), start)
     base = base.set("source.epochs", 4) if preset.tokens else base  # in one pass V is a tenth of the target at most
     first, *rest = base.stages

@@ -43,6 +43,7 @@ class AgainstAnchor(LabelLoss):
 
 
 def recipe(preset: Preset = LANGUAGE, tau: float = 0.5, loss: LabelLoss = AgainstAnchor()) -> Recipe:
+    """Returns cross-entropy of the right and of the wrong answers of each group against an anchor."""
     objective = OutcomeAsLabel(SequenceRatio(), 1.0 / tau, loss=loss)
     # The loss compares answers of a group: single decisions, which other methods use in control, are no answers.
     source = preset.minibatch_source if preset.tokens else preset.on_policy_source

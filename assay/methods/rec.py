@@ -218,6 +218,7 @@ def recipe(
     penalty: tuple[KlToBehaviour, ...] = (),
     drop: tuple[DropSurplusNegatives, ...] = (),
 ) -> Recipe:
+    """Returns group REINFORCE with a mask on ratios, as given, in place of weights."""
     base = with_policy(recipes.grpo(preset), "rec", PolicyGradient(trust=MaskedScore(keeps, weight)))
     stage = replace(base.stages[0], regularizers=penalty)
     return replace(base, stages=(stage,), credit=(*drop, OutcomeCredit(GroupMean(), scale)))

@@ -64,6 +64,7 @@ def single(preset: Preset = LANGUAGE, factor: int = 8) -> Recipe:
 
 
 def recipe(preset: Preset = LANGUAGE, credit: AgainstGreedy = AgainstGreedy()) -> Recipe:
+    """Returns REINFORCE with the reward of the greedy answer as baseline."""
     base = single(preset, 4)
     assert base.rollout is not None
     copies = {"reference": Copy(of="actor")}

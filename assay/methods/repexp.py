@@ -113,6 +113,7 @@ class Elliptical(Prepare):
 
 
 def recipe(preset: Preset = LANGUAGE, bonus: Elliptical = Elliptical()) -> Recipe:
+    """Returns grpo with a bonus for answers whose hidden states are unlike the others."""
     base = recipes.grpo(preset)
     paid = replace(base, credit=(bonus, *base.credit), copies={"start": Copy(of="actor")})
     return with_policy(paid, "repexp", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=TokenMean()))

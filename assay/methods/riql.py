@@ -60,6 +60,7 @@ class RegressionByGain(OverTransitions, Objective):
 def recipe(
     preset: Preset = CONTROL, log: Log | None = None, critics: int = 5, level: float = 0.25, sigma: float = 1.0
 ) -> Recipe:
+    """Returns iql with Huber errors, a quantile over critics, and rewards in the units of the data."""
     base, lower = iql(preset, log), QuantileOfCritics(level)
     value, actor, q = base.stages
     value = replace(value, critic=(Td(lower, Expectile(0.7), OfState()),))

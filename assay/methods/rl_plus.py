@@ -20,17 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, LOGP_MODEL, Aggregation, Annotation, AssayError, Box, DemonstratedTask, Discrete
-from assay.method import Experience, Loss, Method, MultiDiscrete, Need, Objective, Origin, Over, Preset, Recipe, Rollout
-from assay.method import Scene, Space, State, TrustRegion, View, Vocabulary, concatenate, recipes, with_policy
-from assay.parts import Around, Clip, Episodes, SequenceMean, TokenMean, Weighed, bounded_ratio, ratio_metrics
-
-
-def is_external(batch: Experience) -> Tensor:
-    """Returns whether a row is not the policy's own, bool [B]."""
-    if batch.source is None:
-        return torch.zeros(len(batch), dtype=torch.bool, device=batch.mask.device)
-    return batch.source != int(Origin.POLICY)
+from assay.method import LANGUAGE, LOGP_MODEL, Annotation, AssayError, Box, DemonstratedTask, Discrete, Experience
+from assay.method import Method, MultiDiscrete, Need, Origin, Over, Preset, Recipe, Rollout, Scene, Space, State
+from assay.method import Vocabulary, concatenate, recipes, with_policy
+from assay.parts import Around, Clip, Episodes, ForeignWeight, Guided, SequenceMean, bounded_ratio, is_foreign
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class LogpWhenShown(Annotation):
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """Returns log-probabilities [B, T]; only demonstrations are scored."""
-        found, rows = torch.zeros_like(experience.logp), is_external(experience).nonzero().squeeze(1)
+        found, rows = torch.zeros_like(experience.logp), is_foreign(experience).any(1).nonzero().squeeze(1)
         if not len(rows):
             return found
 
@@ -55,45 +48,31 @@ class LogpWhenShown(Annotation):
 
 
 @dataclass(frozen=True)
-class HybridPolicy(Weighed, Objective):
-    """Trains own rows by a trust region, the others by multiple importance sampling with emphasis on the unlikely.
+class Balanced(ForeignWeight):
+    """Multiple importance sampling of decisions by an unknown author, with emphasis on the unlikely.
 
-        own:       trust(rho, A),   rho = pi / pi_old
-        others:    -r A (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
+        w = r (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
 
-    RL-PLUS (arXiv:2508.00222). The behaviour policy of the other rows is unknown: pi_other is half the acting policy,
-    half the uniform one, whose probability is the column `uniform`. r is the balance heuristic's weight, at most
-    4/3 rho, and never clipped. (1 - pi)^focus has no gradient; it reduces the weight of decisions that are already
-    likely, and focus (gamma) 0 disables it. Densities above 1 count as 1 there. `uniform` other than 0 replaces the
-    column: 1 is the released code, with which r is at most 4 pi and vanishes on unlikely decisions. Degenerate:
-    without other rows it is the plain policy gradient.
+    RL-PLUS (arXiv:2508.00222). pi_other is half the acting policy, half the uniform one, whose probability is the
+    column `uniform`. r is the balance heuristic's weight, at most 4/3 of the ratio, and never clipped. (1 - pi)^focus
+    has no gradient; it reduces the weight of decisions that are already likely, and focus (gamma) 0 disables it.
+    Densities above 1 count as 1 there. `uniform` other than 0 replaces the column: 1 is the released code, with which r
+    is at most 4 pi and vanishes on unlikely decisions.
     """
 
-    trust: TrustRegion = Clip()
     focus: float = 0.5
     uniform: float = 0.0
-    aggregate: Aggregation = TokenMean()
-    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
-    first_order: ClassVar[bool] = True
-    reads: ClassVar[Mapping[str, str]] = {"advantage": "BT", "uniform": "B"}
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({LogpWhenShown()})
+    reads: ClassVar[Mapping[str, str]] = {"uniform": "B"}
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
         "uniform": lambda batch: torch.full((len(batch),), 0.25, dtype=batch.reward.dtype)
     }
 
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over all decisions."""
-        logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
-        external = is_external(batch).unsqueeze(1) & mask
-        logp_old = torch.where(external, batch.column("logp_shown"), batch.logp).detach()
-        log_ratio = (logp - logp_old) * mask
-        own, cut = self.trust(log_ratio, advantage, logp)
-        old, uniform = bounded_ratio(logp_old), self.uniform or batch.column("uniform").unsqueeze(1).to(logp.dtype)
+    def __call__(self, logp: Tensor, batch: Experience) -> Tensor:
+        old = bounded_ratio(batch.column("logp_shown").detach())
+        uniform = self.uniform or batch.column("uniform").unsqueeze(1).to(logp.dtype)
         ratio = 2.0 * bounded_ratio(logp) / (old + 0.5 * (old + uniform))
-        unlikely = (1.0 - bounded_ratio(logp.detach()).clamp(max=1.0)) ** self.focus
-        loss = torch.where(external, -ratio * advantage * unlikely, torch.where(mask, own, 0.0))
-        shown = (torch.where(external, ratio.detach(), 0.0).sum(), external.sum())
-        metrics = ratio_metrics(log_ratio.detach(), cut, batch.with_columns(mask=mask & ~external))
-        return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics | {"ratio_of_shown": shown})
+        return ratio * (1.0 - bounded_ratio(logp.detach()).clamp(max=1.0)) ** self.focus
 
 
 @dataclass(frozen=True)
@@ -149,7 +128,7 @@ def mixed(preset: Preset = LANGUAGE) -> Recipe:
 
 def recipe(preset: Preset = LANGUAGE, focus: float = 0.5, uniform: float = 0.0) -> Recipe:
     """Returns grpo with demonstrations by the balanced ratio; `uniform` 1 is the released code, 0 the paper."""
-    return with_policy(mixed(preset), "rl-plus", HybridPolicy(Clip(), focus, uniform, SequenceMean()))
+    return with_policy(mixed(preset), "rl-plus", Guided(Clip(), Balanced(focus, uniform), SequenceMean()))
 
 
 METHOD = Method(

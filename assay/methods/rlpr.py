@@ -177,6 +177,7 @@ RATE = 1e-4
 
 
 def recipe(preset: Preset = LANGUAGE, reduce: Reduce = mean_probability) -> Recipe:
+    """Returns grpo paid by the probability of the reference answer, on prompts whose rewards vary enough."""
     paid = {
         "reference": Weighted(ReferenceProbability(reduce), 0.9),
         "format": Weighted(Matches(reasoned_answer), 0.1),

@@ -37,6 +37,7 @@ def backtracking_of(answers: AnswerFormat) -> Mapping[str, str]:
 
 
 def with_rewards(preset: Preset, verifier: float, effort: float, of: Reward) -> Recipe:
+    """Returns ppo on both rewards, weighed as given, with the KL in the reward and backtracking counted."""
     base = with_kl_in_reward(recipes.ppo(preset), "rlsp", 0.05)
     answer = Gated(Matches(ANSWER, 0), Verifier(), threshold=0.5, closed=-0.5)
     both = WeightedSum({"answer": Weighted(answer, verifier), "effort": Weighted(of, effort)})
@@ -44,6 +45,7 @@ def with_rewards(preset: Preset, verifier: float, effort: float, of: Reward) -> 
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns ppo on the verifier and on effort, equally weighed."""
     return with_rewards(preset, 1.0, 1.0, EFFORT)
 
 

@@ -87,6 +87,7 @@ class UniformValue(Weighed, Objective):
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns grpo with a regression on values of the uniform policy, in four minibatches."""
     base = replace(recipes.grpo(preset), source=FreshSequences(minibatches=4))
     return with_policy(base, "rover", UniformValue())
 

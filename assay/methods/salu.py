@@ -39,6 +39,7 @@ ABSTAINED = Matches(r"^\s*(!|.*cannot be answered.*)\s*$")
 def recipe(
     preset: Preset = LANGUAGE, made_up: float = 1.0, over: float = 0.5, abstained: Reward = ABSTAINED
 ) -> Recipe:
+    """Returns ppo on a table of outcomes, where inventions cost in proportion to confidence."""
     rules = {"abstained": abstained, "right": Verifier()}
     # What a file gives as the answer of an unanswerable question is its own way to abstain: right, by its verifier.
     sure = {"answerable": {"right": 1.0, "abstained": -over}, "unanswerable": {"abstained": 1.0, "right": 1.0}}

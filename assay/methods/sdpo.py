@@ -10,89 +10,21 @@ policy's 100 likeliest tokens and all others together.
 Axes: B rows, T columns, K candidates, V actions.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, Aggregation, AssayError, Copy, DemonstratedTask, Experience, Loss, Method, Need
-from assay.method import Objective, Phase, Prepare, Preset, PromptedTask, Recipe, ResumableTask, Scene, Source, State
-from assay.method import Task, View, concatenate, groups, logits, model_name, recipes
-from assay.parts import Demonstrations, TokenMean, ratio_metrics
+from assay.method import LANGUAGE, AssayError, Copy, DemonstratedTask, Experience, Method, Phase, Prepare, Preset
+from assay.method import PromptedTask, Recipe, ResumableTask, Scene, Source, State, Task, concatenate, groups
+from assay.method import jensen_shannon, model_name, recipes
+from assay.parts import Demonstrations, Distil, candidates_of, likeliest_actions
 from assay.tasks.language.feedback import feedback_of, gives_feedback
 from assay.tasks.language.prompts import PromptTask
-
-
-# ---------------------------------------------------------------------------------------------------- divergences
-def reverse_kl(logp: Tensor, logq: Tensor) -> Tensor:
-    """Returns KL(pi || q) of whole distributions, the policy's first."""
-    return (logp.exp() * (logp - logq)).sum(-1)
-
-
-def jensen_shannon(logp: Tensor, logq: Tensor) -> Tensor:
-    """Returns half of KL(pi || m) + KL(q || m), m the mean of both; at most log 2."""
-    middle = torch.logaddexp(logp, logq) - torch.tensor(2.0, dtype=logp.dtype).log()
-    return 0.5 * (reverse_kl(logp, middle) + reverse_kl(logq, middle))
-
-
-def with_tail(logp: Tensor) -> Tensor:
-    """Returns log-probabilities of K actions and that of all others together, [..., K + 1]; at least log 1e-7."""
-    inside = logp.logsumexp(-1, keepdim=True).clamp(max=-1e-7)
-    return torch.cat((logp, torch.log(-torch.expm1(inside))), -1)
-
-
-@dataclass(frozen=True)
-class Distil(Objective):
-    """min(rho, ceiling) * D(pi, q) at every decision that has a teacher, rho = pi / pi_old without gradient.
-
-    With D = KL(pi || q), the gradient is the policy gradient with advantages log q(v) - log pi(v) for all actions v,
-    not for the sampled one alone (SDPO, arXiv:2601.20802). The actions are the candidates and all others together, so
-    D is at most that of the whole distributions, and equal if every action is a candidate. `divergence` maps (log pi,
-    log q) [B, T, K + 1] to [B, T]. No gradient into the teacher. Degenerate: decisions without a teacher are in
-    neither sum nor count.
-    """
-
-    divergence: Callable[[Tensor, Tensor], Tensor] = reverse_kl
-    ceiling: float = 2.0
-    aggregate: Aggregation = TokenMean()
-    first_order: ClassVar[bool] = False
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.CANDIDATES})
-    reads: ClassVar[tuple[str, ...]] = ("candidates",)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"divergence": jensen_shannon}, {})
-    breaks: ClassVar[dict[str, str]] = {"zero_credit": "the teacher's distribution is the credit"}
-
-    @property
-    def together(self) -> str | None:
-        """Returns which rows the aggregation needs in one micro-batch."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the aggregation's count over decisions that have a teacher."""
-        return self.aggregate.count(taught(batch))
-
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the weighted sum over decisions that have a teacher."""
-        logp, known = view.scored.candidates, taught(batch)
-        assert logp is not None, "the engine provides what `needs` declares"
-        moved = (view.scored.logp - batch.logp).detach() * batch.mask
-        distance = self.divergence(with_tail(logp), with_tail(batch.column("candidates")[..., 1].detach()))
-        distance = torch.where(known.mask, distance, 0.0)
-        weight = moved.clamp(-20.0, 20.0).exp().clamp(max=self.ceiling) * self.aggregate.weigh(known)
-        metrics = ratio_metrics(moved, moved.exp() > self.ceiling, batch)
-        own = {
-            "distance_to_teacher": (distance.detach().sum(), known.num_decisions),
-            "taught": (known.num_decisions, batch.num_decisions),
-        }
-        return Loss((distance * weight).sum(), self.aggregate.count(known), metrics | own)
-
-
-def taught(batch: Experience) -> Experience:
-    """Returns the batch with the mask on decisions that have a teacher."""
-    return batch.with_columns(mask=batch.mask & (batch.column("candidates")[..., 1] < 0).any(-1))
 
 
 NONE = -1
@@ -189,7 +121,7 @@ class SelfTeacher(Prepare):
         if not len(rows):
             return experience.add({"candidates": experience.logp.new_zeros(*experience.mask.shape, 1, 2)})
         taught = experience.rows(rows)
-        token = scene.models.over(self.actor, taught, partial(likeliest, num=self.num)).to(taught.logp.dtype)
+        token = scene.models.over(self.actor, taught, partial(likeliest_actions, num=self.num)).to(taught.logp.dtype)
         taught = taught.add({"candidates": torch.stack((token, torch.zeros_like(token)), -1)})
         prompts = self.teacher_prompts(experience, sibling, told_B, scene)
         told = task.onto(taught, [prompts[row] for row in rows.tolist()])
@@ -198,17 +130,6 @@ class SelfTeacher(Prepare):
         logq[taught.mask] = found[told.mask].to(logq.dtype)
         column = token.new_zeros(len(experience), *token.shape[1:], 2)
         return experience.add({"candidates": column.index_copy(0, rows, torch.stack((token, logq), -1))})
-
-
-def likeliest(actor: Any, rows: Experience, num: int) -> Tensor:
-    """Returns the `num` likeliest tokens of each decision, [B, T, K]; 0 elsewhere."""
-    return logits.over_logits(actor, rows, lambda some, _: some.topk(min(num, some.shape[-1])).indices)
-
-
-def candidates_of(actor: Any, rows: Experience) -> Tensor:
-    """Returns the log-probabilities of the candidates, [B, T, K]."""
-    logp: Tensor = actor.score(rows, frozenset({Need.LOGP, Need.CANDIDATES})).candidates
-    return logp
 
 
 def solved_sibling(experience: Experience, threshold: float) -> Tensor:
@@ -274,6 +195,7 @@ def reading(one: Recipe, preset: Preset = LANGUAGE, steps: int = 600) -> Recipe:
 
 
 def recipe(preset: Preset = LANGUAGE, rate: float = 0.01, failed: str = "") -> Recipe:
+    """Returns grpo whose loss pulls each token towards a slow copy that sees a right answer."""
     base = recipes.grpo(preset)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
     copies = {"teacher": Copy(of="actor", rate=rate)}

@@ -87,6 +87,7 @@ def log_changes(scene: Scene, now_N: Tensor, state: State, is_other: list[bool])
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns grpo on prompts that are wrong when decoded greedily."""
     base = recipes.grpo(preset)
     assert base.rollout is not None
     credit = (Interference(), *base.credit)

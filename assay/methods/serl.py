@@ -25,6 +25,7 @@ def paid(preset: Preset = CONTINUOUS) -> Recipe:
 
 
 def recipe(preset: Preset = CONTINUOUS, refresh: bool = True) -> Recipe:
+    """Returns RLPD on demonstrations and own steps, paid by a classifier; `refresh` trains that during the run."""
     return replace(classified(paid(preset), batches(), refresh), name="serl")
 
 

@@ -40,6 +40,7 @@ Box = str | Callable[[AnswerFormat], str]
 
 
 def recipe(preset: Preset = LANGUAGE, reward: Reward = Verifier()) -> Recipe:
+    """Returns grpo with behaviours counted, a small entropy bonus and a small KL term."""
     base = recipes.grpo(preset)
     counted = replace(base, rewards=(reward,), credit=(CountModes(behaviours_of), *base.credit))
     ours = with_token_clip(counted, "simplerl-zoo")

@@ -62,6 +62,7 @@ class AnchorEntropy(Prepare):
 def recipe(
     preset: Preset = LANGUAGE, beta: float = 0.005, mass: float = 0.8, peak: float = 0.8, *, crossing: bool = False
 ) -> Recipe:
+    """Returns dr-grpo with entropy held at its value at the start, on its most uncertain tokens."""
     base = recipes.dr_grpo(preset).set("trust.low", 0.28).set("trust.high", 0.28)
     anchored = replace(base, name="siren", credit=(*base.credit, AnchorEntropy(mass, crossing, peak)))
     return with_regularizers(anchored, MaskedEntropy(beta, mass, crossing, peak))

@@ -14,6 +14,7 @@ from assay.parts import Episodes, FromFunction, KlToReference, RightRanking, Seq
 
 
 def recipe(preset: Preset = LANGUAGE, kl: float = 0.08) -> Recipe:
+    """Returns grpo for a judge: rewards are for ranking responses rightly."""
     rollout, reward = Episodes(num_starts=32, group_size=4), FromFunction(RightRanking())
     judge = replace(recipes.grpo(preset), name="spct-grm", rollout=rollout, rewards=(reward,))
     return with_regularizers(judge, KlToReference(kl, aggregate=SequenceMean()))

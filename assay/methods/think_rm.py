@@ -87,6 +87,7 @@ KL = KlToReference(1e-4, aggregate=SequenceMean())
 
 
 def recipe(preset: Preset = LANGUAGE, judge: PairwiseJudge = OutcomeJudge(), graded: bool = False) -> Recipe:
+    """Returns grpo with the mean of pairwise verdicts as advantage."""
     credit = PairwiseCredit(judge, graded)
     return with_regularizers(replace(recipes.grpo(preset), name="think-rm", credit=(credit,)), KL)
 

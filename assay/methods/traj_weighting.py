@@ -77,6 +77,7 @@ class ByReturn(Source):
 def recipe(
     preset: Preset = CONTROL, logs: tuple[Log, ...] = (), temperature: float = 0.1, fitted: bool = True
 ) -> Recipe:
+    """Returns iql on rows drawn by the return of their episode; see `ByReturn` for the settings."""
     log = logged(preset)
     source = ByReturn(replace(log, logs=logs or log.logs), temperature, fitted)
     return replace(iql(preset), name="traj-weighting", source=source)

@@ -70,6 +70,7 @@ class Pair(Curriculum):
 
 
 def recipe(preset: Preset = LANGUAGE, pick: Pair = Pair()) -> Recipe:
+    """Returns grpo on two prompts, which `pick` chooses by their success rates."""
     base = recipes.grpo(preset)
     assert base.rollout is not None
     return replace(base, name="wgrpo-pairing", curriculum=pick, rollout=Revisits(base.rollout.num_starts))

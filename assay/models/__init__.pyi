@@ -15,8 +15,10 @@ from assay.models.bodies.perceptron import (
     Perceptron as Perceptron, Vectors as Vectors, feature_size as feature_size, features as features,
     layered as layered, perceptron as perceptron, shaped as shaped, vectors as vectors,
 )
+from assay.models.bodies.reading_table import ReadingTable as ReadingTable
 from assay.models.bodies.standardised import Standardised as Standardised
 from assay.models.bodies.table import Table as Table
+from assay.models.bodies.token_module import TokenModule as TokenModule
 from assay.models.bodies.token_table import TokenTable as TokenTable
 from assay.models.bodies.transformer import Transformer as Transformer
 from assay.models.heads.bins import Bins as Bins, decoded as decoded

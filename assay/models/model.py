@@ -1,6 +1,8 @@
 """A model is a body with a head: `Policy(Perceptron((256, 256)), SquashedGaussian())`.
 
 A new body works with every head, a new head on every body.
+
+Tensors have any shape.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Results of decoding and their stop conditions; the same for a paged sampler and for an actor's own cache."""
+"""Results of decoding and their stop conditions; the same for a paged sampler and for an actor's own cache.
+
+Axes: B results, N tokens.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from assay.core.errors import AssayError
+
+Ended = Callable[[int, list[int]], None]
+"""(number of a result, its tokens): told as soon as a result has ended, while others are still being written."""
 
 
 class Written(NamedTuple):

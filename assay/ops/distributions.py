@@ -1,4 +1,7 @@
-"""Distributions as functions of their parameters, sampled through their inverse distribution function."""
+"""Distributions as functions of their parameters, sampled through their inverse distribution function.
+
+Axes: N rows, V options; what is written `...` may have any axes before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records moved by one column, so that a model that scores decisions returns what it computes after them."""
+"""Records moved by one column, so that a model that scores decisions returns what it computes after them.
+
+Axes: B sequences, T columns, W width of a hidden state.
+"""
 
 from __future__ import annotations
 

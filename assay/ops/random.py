@@ -3,6 +3,8 @@
     h = mix(seed); for c in coordinates: h = mix(h xor mix(c + golden)); u = ((h >> 12) + 1/2) / 2^52
 
 `mix` is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection of 64-bit integers.
+
+Tensors have the shape that is asked for.
 """
 
 from __future__ import annotations

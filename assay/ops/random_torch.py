@@ -2,6 +2,8 @@
 
 A word is a 64-bit hash, stored as int64: sums and products wrap around as those of unsigned integers do, and right
 shifts are masked to be logical. Coordinates are folded into the words of S seeds [S] and broadcast.
+
+Axes: S seeds; the shape asked for follows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choices by rank, of decisions of a whole batch."""
+"""Choices by rank, of decisions of a whole batch. Values and marks have one shape, any."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import torch
 
 
 @contextmanager
-def recorded(graph: Any, pool: Any = None) -> Iterator[None]:
+def record_graph(graph: Any, pool: Any = None) -> Iterator[None]:
     """Enters `torch.cuda.graph` without garbage collection: an older graph in a reference cycle could be destroyed
     there, which CUDA refuses while another is recorded, and the recording would be lost. Other threads may use the
     device meanwhile (those that fetch weights do).

@@ -2,6 +2,8 @@
 
 A program has one tile of tokens and goes over tiles of words, a product of [tokens, W] and [W, words] for each; what it
 keeps of them is one number a token, or the slopes in 16 bits.
+
+Axes: N rows, W width, V vocabulary.
 """
 
 from __future__ import annotations

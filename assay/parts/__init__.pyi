@@ -17,6 +17,7 @@ from assay.parts.credit.cost import EndAtCost as EndAtCost
 from assay.parts.credit.judged import ActionValues as ActionValues
 from assay.parts.credit.modes import CountModes as CountModes
 from assay.parts.credit.neighbours import decision_after as decision_after, decision_before as decision_before
+from assay.parts.credit.off_policy import OldPolicy as OldPolicy, SamplerWeight as SamplerWeight
 from assay.parts.credit.outcome import (
     BatchMean as BatchMean, Constant as Constant, GroupDeviation as GroupDeviation, GroupMean as GroupMean,
     LeaveOneOut as LeaveOneOut, NoScale as NoScale, OutcomeCredit as OutcomeCredit,
@@ -27,21 +28,43 @@ from assay.parts.credit.shaping import (
     Informative as Informative, KlInReward as KlInReward, OverlongPenalty as OverlongPenalty, PairUp as PairUp,
     RightOrWrong as RightOrWrong,
 )
+from assay.parts.credit.step_judges import (
+    ChatSteps as ChatSteps, FromReference as FromReference, StepJudge as StepJudge, check_rows as check_rows,
+)
+from assay.parts.credit.step_marks import (
+    Capped as Capped, Signed as Signed, StepMarks as StepMarks, StepRewards as StepRewards, Telescoping as Telescoping,
+    some_scores as some_scores,
+)
+from assay.parts.credit.steps import TextSteps as TextSteps, WrittenTask as WrittenTask, steps_of as steps_of
+from assay.parts.credit.teacher import (
+    TeacherCandidates as TeacherCandidates, TeacherReward as TeacherReward, candidates_of as candidates_of,
+    likeliest_actions as likeliest_actions,
+)
 from assay.parts.credit.temporal import Gae as Gae, RewardToGo as RewardToGo, Whiten as Whiten
 from assay.parts.critics.conservative import Conservative as Conservative, ConservativeChoices as ConservativeChoices
 from assay.parts.critics.score import BradleyTerry as BradleyTerry
 from assay.parts.critics.td import Td as Td
 from assay.parts.curricula.in_order import InOrder as InOrder, next_starts as next_starts
+from assay.parts.curricula.pool import (
+    Passes as Passes, Pool as Pool, PoolRule as PoolRule, Visited as Visited, in_passes as in_passes,
+)
 from assay.parts.fits.logistic import Logistic as Logistic
 from assay.parts.fits.squared import Expectile as Expectile, Huber as Huber, Squared as Squared
 from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising, Weight as Weight
+from assay.parts.objectives.guided import (
+    FOREIGN as FOREIGN, ForeignWeight as ForeignWeight, Guided as Guided, Shaped as Shaped, is_foreign as is_foreign,
+)
+from assay.parts.objectives.distil import Distil as Distil, JensenShannon as JensenShannon
 from assay.parts.objectives.imitation import LogLikelihood as LogLikelihood
 from assay.parts.objectives.labelled import CrossEntropy as CrossEntropy, OutcomeAsLabel as OutcomeAsLabel
 from assay.parts.objectives.pathwise import (
     MatchEntropy as MatchEntropy, MaximizeQ as MaximizeQ, MaximizeSoftQ as MaximizeSoftQ,
 )
 from assay.parts.objectives.policy import PolicyGradient as PolicyGradient, ratio_metrics as ratio_metrics
-from assay.parts.objectives.preference import PreferencePair as PreferencePair
+from assay.parts.objectives.preference import (
+    OverPairs as OverPairs, PreferencePair as PreferencePair, mean_logp as mean_logp, pair_totals as pair_totals,
+    summed_over_pairs as summed_over_pairs,
+)
 from assay.parts.objectives.ratio import (
     MOST_CLIPPED as MOST_CLIPPED, ProductRatio as ProductRatio, SequenceRatio as SequenceRatio,
     TokenRatio as TokenRatio, clipped_share as clipped_share, of_rows as of_rows,
@@ -88,9 +111,24 @@ from assay.parts.rollouts.episodes import (
 )
 from assay.parts.rollouts.explore import EpsilonGreedy as EpsilonGreedy, GaussianNoise as GaussianNoise
 from assay.parts.rollouts.greedy import WithGreedy as WithGreedy
-from assay.parts.rollouts.hinted import DemonstrationPrefix as DemonstrationPrefix, Hinted as Hinted
+from assay.parts.rollouts.hinted import (
+    Hinted as Hinted, failed_groups as failed_groups, hinted_groups as hinted_groups, in_order as in_order,
+    together as together, unhinted as unhinted,
+)
+from assay.parts.rollouts.hints import (
+    Hint as Hint, InAnswer as InAnswer, InPrompt as InPrompt, before_answer as before_answer,
+    check_solutions as check_solutions, decisions_within as decisions_within, statement as statement,
+)
 from assay.parts.rollouts.narrowed import Narrowed as Narrowed
+from assay.parts.rollouts.refined import (
+    Best as Best, Chosen as Chosen, Every as Every, Feedback as Feedback, Refined as Refined,
+    TrueAnswer as TrueAnswer, last_members as last_members,
+)
 from assay.parts.rollouts.revisits import Revisits as Revisits
+from assay.parts.rollouts.spliced import (
+    NO_ERROR as NO_ERROR, Spliced as Spliced, longest_right as longest_right, need_steps as need_steps,
+    right_decisions as right_decisions,
+)
 from assay.parts.rollouts.stale import Stale as Stale
 from assay.parts.rollouts.standardised import Standardising as Standardising
 from assay.parts.sources.conditions import Condition as Condition, Ends as Ends, Successes as Successes

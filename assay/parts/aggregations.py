@@ -42,7 +42,8 @@ def num_episodes(batch: Experience) -> Tensor:
 class TokenMean(Aggregation):
     """Weights every decision of the batch equally, so long sequences count more (DAPO, arXiv:2503.14476).
 
-    Degenerate: if all episodes are equally long, the loss is that of SequenceMean; an empty mask has count 0.
+    Degenerate: if all episodes are equally long, the loss is that of SequenceMean; an empty mask has count 0. Assumes
+    that each decision is as much evidence as any other.
     """
 
     together: ClassVar[str | None] = None
@@ -55,7 +56,10 @@ class TokenMean(Aggregation):
 
 
 class OverEpisodes:
-    """An aggregation that averages over episodes, whose rows stay together. Degenerate: an empty mask has count 0."""
+    """An aggregation that averages over episodes, whose rows stay together. Degenerate: an empty mask has count 0.
+
+    Source: arXiv:2402.03300. Assumes that all rows of an episode are in the batch.
+    """
 
     together: ClassVar[str | None] = "episode"
 
@@ -68,7 +72,8 @@ class OverEpisodes:
 class SequenceMean(OverEpisodes, Aggregation):
     """Averages over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300).
 
-    Degenerate: an episode without a decision has weight 0 and is not counted.
+    Degenerate: an episode without a decision has weight 0 and is not counted. Assumes that each episode is as much
+    evidence as any other, however long.
     """
 
     def weigh(self, batch: Experience) -> Tensor:
@@ -84,7 +89,7 @@ class FixedLength(OverEpisodes, Aggregation):
     `length` 0 is the most decisions that the task allows an episode (`--max-tokens`), as in the paper's code; a run
     fills it in before it begins. Every term with its own mean (entropy, KL per token) weighs limit / length times as
     much beside this one as beside SequenceMean: answers that use an eighth of the limit have an eighth of the policy
-    loss. Degenerate: length 1 is SequenceSum.
+    loss. Degenerate: length 1 is SequenceSum. Assumes that no episode is longer than the limit.
     """
 
     length: int = 0
@@ -108,7 +113,8 @@ class FixedLength(OverEpisodes, Aggregation):
 class SequenceSum(OverEpisodes, Aggregation):
     """Sums over decisions, averages over episodes: the likelihood of whole episodes (REINFORCE, RLOO).
 
-    Degenerate: if every episode has one decision, the loss is that of TokenMean.
+    Degenerate: if every episode has one decision, the loss is that of TokenMean. Source: Williams 1992. Assumes that
+    all decisions of an episode are in the batch.
     """
 
     def weigh(self, batch: Experience) -> Tensor:
@@ -117,7 +123,10 @@ class SequenceSum(OverEpisodes, Aggregation):
 
 # ------------------------------------------------------------------------------------------------ counts of terms
 class Weighed:
-    """A term whose decisions are weighted by its setting `aggregate`. Degenerate: TokenMean counts as OverDecisions."""
+    """A term whose decisions are weighted by its setting `aggregate`. Degenerate: TokenMean counts as OverDecisions.
+
+    Source: by definition. Assumes that `aggregate` is an aggregation of decisions.
+    """
 
     aggregate: Aggregation
 
@@ -134,7 +143,7 @@ class Weighed:
 class OverDecisions(Protocol):
     """A term that sums over all decisions; reads nothing besides the record and treats rows independently.
 
-    Degenerate: an empty mask has count 0.
+    Degenerate: an empty mask has count 0. Source: by definition. Assumes that rows are independent.
     """
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
@@ -149,7 +158,8 @@ class OverTransitions(Protocol):
     """A term that sums over the decisions of `batch.now`, each paired with its next column in `batch.after`.
 
     Reads nothing besides the record and treats rows independently, unless the term declares otherwise. Degenerate: a
-    decision in the last column has no next column and is not counted.
+    decision in the last column has no next column and is not counted. Source: by definition. Assumes that the next
+    column of a row is the next context of its episode.
     """
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()

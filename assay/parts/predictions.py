@@ -17,7 +17,10 @@ from assay.core.slots import Prediction
 
 @dataclass(frozen=True)
 class OfState(Prediction):
-    """V(s) of a state-value critic. Degenerate: columns outside of the mask get values too."""
+    """V(s) of a state-value critic. Degenerate: columns outside of the mask get values too.
+
+    Source: by definition. Assumes a critic of states.
+    """
 
     model: str = model_name("value")
 
@@ -33,7 +36,10 @@ class OfState(Prediction):
 
 @dataclass(frozen=True)
 class OfAction(Prediction):
-    """Q_i(s, a) of an ensemble of action-value critics. Degenerate: an ensemble of one keeps its axis, [1, B, T]."""
+    """Q_i(s, a) of an ensemble of action-value critics. Degenerate: an ensemble of one keeps its axis, [1, B, T].
+
+    Source: by definition. Assumes a critic of actions.
+    """
 
     model: str = model_name("q")
 
@@ -50,7 +56,7 @@ class OfAction(Prediction):
 class OfChoice(Prediction):
     """Q(s, a) of an actor that values all discrete actions at once (a Q-network); reported as `title`.
 
-    Degenerate: with a single action it is a state value.
+    Degenerate: with a single action it is a state value. Source: arXiv:1312.5602. Assumes discrete actions.
     """
 
     model: str = model_name("actor")

@@ -11,9 +11,12 @@ from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, Tok
 from assay.parts.credit.outcome import BatchMean, GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.parts.credit.shaping import Informative, KlInReward, OverlongPenalty
 from assay.parts.curricula.in_order import InOrder
+from assay.parts.curricula.pool import Pool, PoolRule
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import SequenceRatio
 from assay.parts.objectives.trust import Clip, NoTrust, SoftGate, StopGradientWeight
+from assay.parts.rollouts.episodes import Episodes
+from assay.parts.rollouts.revisits import Revisits
 from assay.parts.sources.fresh import FreshSequences
 from assay.recipes.presets import LANGUAGE, Preset
 
@@ -57,6 +60,16 @@ def with_regularizers(recipe: Recipe, *terms: Regularizer) -> Recipe:
     anchored = any(Need.REFERENCE in term.needs for term in terms)
     copies = {**recipe.copies, "reference": Copy(of="actor")} if anchored else recipe.copies
     return replace(recipe, stages=(stage, *recipe.stages[1:]), copies=copies)
+
+
+def with_pool(recipe: Recipe, name: str, rule: PoolRule, size: int = 0) -> Recipe:
+    """Returns the recipe under another name on a pool of `size` prompts (0: all) that a rule chooses from; each visit
+    of a prompt has samples of its own.
+    """
+    rollout = recipe.rollout
+    assert isinstance(rollout, Episodes), f"{recipe.name} gathers with {rollout}"
+    again = Revisits(rollout.num_starts, rollout.group_size)
+    return replace(recipe, name=name, curriculum=Pool(rule, size), rollout=again)
 
 
 def with_kl_in_reward(recipe: Recipe, name: str, coefficient: float) -> Recipe:

@@ -22,6 +22,7 @@ from assay.core.slots import ModelSpec, PairedTask, PresetTask, Rollout, Source,
 from assay.core.spaces import Box, Discrete, Image, Spec, Vocabulary
 from assay.models.bodies.convolution import convolution_for
 from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.reading_table import ReadingTable
 from assay.models.bodies.table import Table
 from assay.models.bodies.token_table import TokenTable
 from assay.models.bodies.transformer import Transformer
@@ -247,6 +248,9 @@ PLACES = replace(
 
 Contexts share parameters, as in a network: where they do not (rank 0), one prompt never costs another anything."""
 
+READING = replace(PLACES, suite="reading", actor=Policy(ReadingTable(rank=32)))
+"""PLACES with a policy that copies what its prompt shows with probability 0.86: hints act as on a model that reads."""
+
 BIGRAMS = replace(PLACES, suite="bigrams", actor=Policy(TokenTable(1, rank=16)), value=Critic(TokenTable(1)))
 """PLACES with 16 features of prompt, place and last token."""
 
@@ -264,7 +268,7 @@ updates, since a step has one."""
 EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
 """The classic presets of tasks that are played."""
 
-OTHERS = (GENERAL, GENERAL_CONTROL, MUJOCO, D4RL, PLACES, BIGRAMS, STALE)
+OTHERS = (GENERAL, GENERAL_CONTROL, MUJOCO, D4RL, PLACES, READING, BIGRAMS, STALE)
 SUITES: Mapping[str, tuple[Preset, ...]] = {
     name: tuple(one for one in OTHERS if one.suite == name) for name in dict.fromkeys(one.suite for one in OTHERS)
 }

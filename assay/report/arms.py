@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from assay.report.journal import is_count, open_regular, parsed
 from assay.report.page_runs import LARGEST_CONFIG, Run, same_name
-from assay.runs.comparison import plain_name
+from assay.runs.arms import plain_name
 
 COMPARISON = "comparison.json"
 DEPTH = 3
@@ -49,10 +50,10 @@ def read_plans(folders: Sequence[Path], runs: Sequence[Run]) -> Plans:
     for folder in dict.fromkeys([*given, *inside]):
         facts = read_facts(folder / COMPARISON)
         names |= {folder / plain_name(name): name for name in arm_names(facts)}
-        tasks += [str(task)[:200] for task in listed(facts.get("tasks"))]
+        tasks += [str(task)[:200] for task in as_list(facts.get("tasks"))]
         absent += [one for kind in ("failures", "missing") for one in absent_runs(facts.get(kind))]
         absent += [one for one in absent_runs(facts.get("runs")) if not run_folder(folder, one).is_dir()]
-        decisions += [one for one in listed(facts.get("decision")) if isinstance(one, Mapping)]
+        decisions += [one for one in as_list(facts.get("decision")) if isinstance(one, Mapping)]
     return Plans(names, tuple(dict.fromkeys(tasks)), tuple(absent), tuple(decisions))
 
 
@@ -65,21 +66,21 @@ def read_facts(path: Path) -> dict[str, Any]:
         return {}
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Returns a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 
 def arm_names(facts: Mapping[str, Any]) -> list[str]:
     """Returns the names of a comparison's arms."""
-    return [str(arm["name"]) for arm in listed(facts.get("arms")) if isinstance(arm, Mapping) and "name" in arm]
+    return [str(arm["name"]) for arm in as_list(facts.get("arms")) if isinstance(arm, Mapping) and "name" in arm]
 
 
 def absent_runs(found: Any) -> list[Absent]:
     """Returns the runs of a list of a comparison."""
     return [
         Absent(str(one.get("arm"))[:200], str(one.get("task"))[:200], one["seed"], str(one.get("reason") or "")[:500])
-        for one in listed(found)
+        for one in as_list(found)
         if isinstance(one, Mapping) and is_count(one.get("seed"))
     ]
 
@@ -106,6 +107,26 @@ def arm_folder(run: Run) -> Path:
 
 
 # ---------------------------------------------------------------------------------------------------- names
+def name_tasks(runs: Sequence[Run], plans: Plans) -> None:
+    """Gives every run of a comparison the task's name there, and any other run of files their names without folders,
+    unless these would be the names of two tasks.
+    """
+    planned = {plain_name(task): task for task in plans.tasks}
+    recorded = {run.folder: str(run.config.get("task") or run.task)[:200] for run in runs}
+    inside = [run for run in runs if arm_folder(run) in plans.names and run.folder.parent.name in planned]
+    names = {recorded[run.folder]: planned[run.folder.parent.name] for run in inside}
+    short = {task: without_folders(task) for task in {*recorded.values()} - names.keys()}
+    times = Counter([*short.values(), *plans.tasks])
+    names |= {task: name for task, name in short.items() if times[name] == 1}
+    for run in runs:
+        run.task = names.get(recorded[run.folder], recorded[run.folder])
+
+
+def without_folders(task: str) -> str:
+    """Returns a task of files, which a run records with their whole paths, by the names of the files."""
+    return ",".join(PurePath(part).name if part.startswith("/") else part for part in task.split(","))
+
+
 def name_arms(runs: Sequence[Run], names: Mapping[Path, str] | None = None) -> None:
     """Sets the arm of each run: its name in the comparison, else its method, and what differs if it has several
     settings on a task. Capitals and '_' for '-' do not make another arm: the first spelling is shown.

@@ -14,10 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from assay.claims import stamps, verdicts
+from assay.claims import measuring, stamps, verdicts
 from assay.claims.claim import Expect, Measured
 from assay.claims.find import find_claims
 from assay.claims.mutants import trial
+from assay.report import sheet
 from assay.report.units import effect_unit, effect_words, scale_of
 from assay.runs import catalogue
 from assay.runs.pools import Child
@@ -84,20 +85,24 @@ def verdict_table(
     """Returns a table of a method's claims; `states` by claim are shown if a verdict does not fit, `about` says what
     the measured ones are about.
     """
-    decided = word(verdict["verdict"]) if verdict["claims"] else "none"
+    return sheet.drawn_table(verdict_block(verdict, states, about), 0)
+
+
+def verdict_block(
+    verdict: Mapping[str, Any], states: Mapping[str, str] | None = None, about: Mapping[str, str] | None = None
+) -> sheet.Block:
+    """Returns the table as a block."""
+    decided = word(verdict["verdict"]) if verdict["claims"] else Text("none")
     title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), decided)
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("verdict", "claim", "found", "expected"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for claim in verdict["claims"]:
         shown = with_state(claim["verdict"], (states or {}).get(claim["name"]))
-        name = told_name(claim, about or {})
-        table.add_row(shown, Text(name), Text(found(claim)), Text(expected(claim)))
+        told = (told_name(claim, about or {}), found(claim), expected(claim))
+        rows.append([sheet.cell(shown), *map(sheet.cell, told)])
     if not verdict["claims"]:
-        table.add_row("", "it states no claims: add CLAIMS or METHOD.claims to its file")
-    if verdict.get("file"):
-        table.caption, table.caption_justify = Text(f"written to {verdict['file']}", style="dim"), "left"
-    return table
+        rows.append([sheet.cell(""), sheet.cell("it states no claims: add CLAIMS or METHOD.claims to its file")])
+    caption = f"written to {verdict['file']}" if verdict.get("file") else ""
+    return sheet.table(title, ("verdict", "claim", "found", "expected"), rows, caption=caption)
 
 
 def told_name(claim: Mapping[str, Any], about: Mapping[str, str]) -> str:
@@ -124,7 +129,7 @@ def found(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "exact":
         return number(claim["value"])
     effect = effect_words(claim)
-    decided = f"; {would_decide(claim)}" if claim.get("verdict") == verdicts.UNDECIDED and effect else ""
+    decided = f"; {would_decide(claim)}" if claim.get("verdict") == measuring.UNDECIDED and effect else ""
     return f"{effect}, {len(claim['seeds'])} seeds{decided}" if effect else ""
 
 

@@ -21,7 +21,8 @@ from assay.report import page
 from assay.report.estimates import even_ends, interval_words
 from assay.report.results import FEWEST_PAIRS
 from assay.runs.answer import answer
-from assay.runs.comparison import Outcome, Setup, aggregate, compared_pairs, plain_name, rows
+from assay.runs.arms import Setup, plain_name
+from assay.runs.comparison import Outcome, aggregate, compared_pairs, rows
 from assay.runs.folder import METRICS
 from assay.runs.jobs import Failure
 from assay.runs.plot import curve, learning_curve

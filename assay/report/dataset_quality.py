@@ -4,6 +4,8 @@
 
 Schweighofer et al. 2022, arXiv:2111.04714; computed by `assay.statistics`. What worst, best and reference are is said
 with the numbers: high TQ favours cloning, high SACo methods that improve on the behaviour.
+
+Axes: N rows of a column.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def meaning(found: Sequence[Mapping[str, Any]]) -> list[str]:
     low, high = f"{ends['worst_is']} ({ends['worst']:.4g})", f"{ends['best_is']} ({ends['best']:.4g})"
     quality = f"TQ    mean return, 0 as {low}, 1 as {high}"
     if found[0]["tq"] is None:
-        quality = f"TQ    is not known: {low} are not worse than {high}. Name the task: --task"
+        quality = f"TQ    is not known: {low} scored no less than {high}. Name the task: --task"
     unique = ", ".join(f"{one['unique_pairs']:,.0f} in {Path(one['file']).stem}" for one in found)
     of = f"relative to {reference}" if reference else "relative to the file with the most"
     if found[0]["saco"] is None:

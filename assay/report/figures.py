@@ -16,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.report.results import ALL_TASKS, Results
 from assay.runs.plot import GRID, INK, NO_DATES, PALE, STYLE, curve_figure, frame, look, replace_file
-from assay.runs.terminal import printable
+from assay.runs.terminal_curves import printable
 from assay.statistics.intervals import Series
 
 AGGREGATES = {

@@ -22,11 +22,11 @@ from typing import Any
 
 from assay.core.store import write_text
 from assay.report import claims as claim_tables
-from assay.report.arms import in_order, name_arms, read_plans
+from assay.report.arms import in_order, name_arms, name_tasks, read_plans
 from assay.report.journal import POINTS, plural, spaced
 from assay.report.methods_text import methods_text
 from assay.report.page_runs import Reader, Run, find, flat
-from assay.report.results import Results, compared, results_of
+from assay.report.results import Results, compare_results, results_of
 from assay.report.units import METRIC_UNITS
 from assay.report.videos import gather_videos
 from assay.runs.folder import plain
@@ -79,7 +79,7 @@ def gather(
     points = max(FEWEST_POINTS, min(POINTS, MOST_POINTS // max(1, len(runs))))
     videos, video_notes = gather_videos(runs) if films else ([], [])
     notes = [note for run in runs for note in run.notes] + sample_notes + video_notes + list(repeated(runs))
-    comparison = compared(results)
+    comparison = compare_results(results)
     return header(runs) | {
         "arms": [arm_facts(arm, [run for run in runs if run.arm == arm]) for arm in results.arms],
         "tasks": results.tasks,
@@ -108,6 +108,7 @@ def read_results(
     """Returns the runs in and below the folders with their arms named, and what a comparison planned besides them."""
     runs = (Known() if known is None else known).read(folders, only)
     plans = read_plans(folders, runs)
+    name_tasks(runs, plans)
     runs = in_order(runs, plans)
     name_arms(runs, plans.names)
     return results_of(runs, plans, ranges)
@@ -121,7 +122,7 @@ def nothing(note: str) -> dict[str, Any]:
 def header(runs: Sequence[Run]) -> dict[str, Any]:
     """Returns title, time, machines and versions."""
     tasks, arms = (list(dict.fromkeys(getattr(run, name) for run in runs)) for name in ("task", "arm"))
-    title = f"{listed(arms)} on {listed(tasks)}" if runs else "Report"
+    title = f"{list_names(arms)} on {list_names(tasks)}" if runs else "Report"
     machines = [run.config["machine"] for run in runs if isinstance(run.config.get("machine"), dict)]
     distinct = {json.dumps(plain(machine, "", []), sort_keys=True): machine for machine in machines}
     versions = sorted({str(run.config["assay"])[:50] for run in runs if run.config.get("assay")})
@@ -134,7 +135,7 @@ def header(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Joins names as 'a, b and 3 more'."""
     shown = [name[:40] for name in (names if len(names) <= 3 else names[:2])]
     more = [f"{len(names) - 2} more"] if len(names) > 3 else []

@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.core.store import write_text
 from assay.report.estimates import even_ends, with_ends
-from assay.runs.terminal import printable
+from assay.runs.terminal_curves import printable
 from assay.statistics.intervals import digits
 
 COLUMNS = (

@@ -24,9 +24,10 @@ from assay.report.units import held_out, score_words
 from assay.runs.answer import answer, clearest_task, pairs_of
 from assay.runs.comparison import FEWEST_RUNS, RESAMPLES
 from assay.runs.ranges import Range, known_range
+from assay.statistics.aggregates import improvement_of, iqm_of, mean_of, median_of, optimality_gap_of
 from assay.statistics.curves import performance_profile
 from assay.statistics.intervals import Estimate, Values, difference_interval, inside, mean_interval, widths
-from assay.statistics.scores import Resampling, improvement_of, iqm_of, mean_of, median_of, optimality_gap_of
+from assay.statistics.scores import Resampling
 
 THRESHOLDS, MOST_PAIRS = 61, 45
 """Points of a profile, and the most pairs of arms that get an interval."""
@@ -78,7 +79,7 @@ def results_of(runs: Sequence[Run], plans: Plans, given: Mapping[str, Range] | N
     return Results(runs, without_result(runs, plans), reasons, ranges | dict(given or {}), plans.decisions)
 
 
-def compared(results: Results) -> dict[str, Any]:
+def compare_results(results: Results) -> dict[str, Any]:
     """Returns rows, profiles, aggregates and the improvement matrix as JSON."""
     scores = scores_of(results)
     pairs = pairs_of(scores, results.ranges)

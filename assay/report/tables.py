@@ -16,7 +16,8 @@ from assay.core.errors import AssayError
 from assay.report.console import console as console
 from assay.runs.plot import curve, learning_curve
 from assay.runs.ranges import range_of
-from assay.runs.terminal import Curve, before_after
+from assay.runs.terminal import before_after
+from assay.runs.terminal_curves import Curve
 from assay.statistics.intervals import Change, Series, inside, mean_interval, widths
 
 if TYPE_CHECKING:

@@ -10,21 +10,20 @@ Host is accepted too: DNS rebinding needs a name.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import logging
-import re
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from assay.core.errors import AssayError
+from assay.core.http import bound, is_loopback, is_own_name, own_names
 from assay.core.store import is_locked
 from assay.report import page
 from assay.report.arms import COMPARISON
@@ -33,7 +32,6 @@ from assay.report.page_runs import CONFIG, below
 from assay.runs.folder import METRICS, SAMPLES
 
 log = logging.getLogger(__name__)
-Bound = TypeVar("Bound", bound=ThreadingHTTPServer)
 WATCHED = (METRICS, SAMPLES, CONFIG)
 POLL_MS = 2000
 HEADERS = {
@@ -46,7 +44,7 @@ HEADERS = {
 }
 
 
-class Source:
+class PageSource:
     """The data of a folder, gathered again only if a journal has changed, and by one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -162,7 +160,7 @@ class Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self, folder: Path, host: str, port: int, names: tuple[str, ...] = ()) -> None:
-        self.source = Source(folder)
+        self.source = PageSource(folder)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
         self.host, self.port = host, int(self.server_address[1])
@@ -179,57 +177,12 @@ class Server(ThreadingHTTPServer):
         log.warning("a request from %s failed: %s", client_address, sys.exc_info()[1])
 
 
-def own_names(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
-    """Returns the Host headers that name a server: its address, localhost on the loopback, and further `names`."""
-    hosts = {f"[{host}]" if ":" in host else host, *names}
-    hosts |= {"localhost", "127.0.0.1"} if is_loopback(host) else set()
-    return {f"{name}:{port}".lower() for name in hosts} | ({*hosts} if port == 80 else set())
-
-
-def is_own_name(given: Sequence[str] | None, names: set[str], host: str) -> bool:
-    """Returns whether a request's Host headers are one that names the server at `host`: one of its `names`, or any IP
-    address where it is bound beyond the loopback, because its addresses are not known then.
-    """
-    name = given[0].lower() if given is not None and len(given) == 1 else ""
-    found = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?(?::([0-9]{1,5}))?", name[:80])
-    if name in names or is_loopback(host) or not found:
-        return name in names
-    try:
-        ipaddress.ip_address(found[1])
-    except ValueError:
-        return False
-    return True
-
-
-def is_loopback(host: str) -> bool:
-    """Returns whether only this machine can reach an address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def make_server(folder: Path, host: str = "127.0.0.1", port: int = 8000, names: tuple[str, ...] = ()) -> Server:
     """Binds a server that does not answer yet; port 0 takes a free one. `names`: further hosts that it answers to."""
     folder = Path(folder)
     if not folder.is_dir():
         raise AssayError(f"{folder} is not a folder. Name a run folder, or a folder that contains some.")
     return bound(lambda: Server(folder, host, port, names), host, port)
-
-
-def bound(make: Callable[[], Bound], host: str, port: int) -> Bound:
-    """Returns the server that `make` binds to an address; AssayError if it cannot."""
-    if not host:
-        raise AssayError("--host is empty. Use an address such as 127.0.0.1.")
-    if not 0 <= port < 65536:
-        raise AssayError(f"--port is {port}. Use a number from 0 to 65535.")
-    try:
-        return make()
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise AssayError(
-            f"cannot serve at {host}:{port} ({why}). Choose another --port (0 takes a free one) or --host."
-        ) from error
 
 
 def serve(

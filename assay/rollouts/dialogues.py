@@ -2,7 +2,8 @@
 
 With the actor's own cache all rows advance by one token at a time: a row with a pending reply is fed the reply's
 tokens while the others decide. With a sampler (on a GPU) a turn is a call of its session: replies are read at once,
-and rows keep their pages from turn to turn. So is a turn of a remote actor a call, with all tokens so far.
+and rows keep their pages from turn to turn. So is a turn of a remote actor a call, with all tokens so far, and of every
+actor a turn with a partner whose replies take time (`assay.rollouts.waves`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from torch import Tensor
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Vocabulary
 from assay.decoding import decode as decoding
-from assay.decoding.decode import COMPACT_BELOW, drawn, neighbours, same_texts
-from assay.decoding.sampling_parameters import LOGP_MODEL, NarrowedDecoder, Narrowing, unwrapped
+from assay.decoding.decode import COMPACT_BELOW, draw_next, neighbours, same_texts
+from assay.decoding.sampling_parameters import LOGP_MODEL, NarrowedDecoder, unwrapped
 from assay.decoding.weight_versions import settled, versioned
 from assay.ops import random
 from assay.rollouts.completions import Remote
 from assay.rollouts.remote_dialogues import RemoteSession
+from assay.rollouts.reread_sessions import RereadSession
 from assay.rollouts.turns import Answer, Conversations, Limits, utterances
+from assay.rollouts.waves import Asking, Since, Waves, talked
 
 if TYPE_CHECKING:
     from assay.decoding.sessions import Session
@@ -35,7 +38,7 @@ def converse(
     begun: Experience,
     samples: np.ndarray,
     draw: Draw,
-    answer: Answer,
+    answer: Answer | Asking,
     *,
     limits: Limits,
     limit: int,
@@ -51,19 +54,14 @@ def converse(
     told, starts = begun.extra.get("answer", begun.mask), begun.column("start").numpy()
     assert begun.turn is not None
     talks = Conversations(len(begun), limits, vocabulary.eos, limit)
-    given: list[list[int]] = []
-    for row, there in enumerate(begun.context["valid"]):
-        given.append(begun.action[row, there].tolist())
-        was_told = told[row, there].tolist()
-        said = utterances(given[-1], was_told, begun.turn[row, there].tolist())
-        talks.begin(row, said, not was_told[-1], answer)
+    answer = Waves(answer, talks) if isinstance(answer, Asking) else answer
+    given = taken_up(begun, told, talks, answer)
     order, distinct, repeats = neighbours(same_texts(starts, given))
     shown, rows = [given[i] for i in distinct], torch.tensor(order)
-    times = np.arange(limits.turns * limits.tokens)[None]
-    numbers = random.uniform(draw, starts[:, None], samples[:, None], times)
+    numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(limits.turns * limits.tokens)[None])
     uniform = None if greedy else random.as_open_float32(numbers)
     inner, narrowing = unwrapped(actor)
-    opened: Session | RemoteSession | None = None
+    opened: Session | RemoteSession | RereadSession | None = None
     if isinstance(inner, Remote):
         seeds, elapsed = random.hashed(draw, starts, samples), talks.elapsed.numpy()
         opened = RemoteSession(inner, starts[order], seeds[order], elapsed[order], vocabulary)
@@ -72,75 +70,30 @@ def converse(
         from assay.decoding import fast
 
         opened = fast.session_for(inner, shown, repeats, limits.columns, newest)
+    if opened is None and isinstance(answer, Waves):
+        opened = RereadSession(actor, vocabulary)
     if opened is None:
-        since = decoded(actor.decoder(shown, repeats, limits.columns), rows, uniform, talks, answer)
+        since = decode_turns(actor.decoder(shown, repeats, limits.columns), rows, uniform, talks, answer)
     else:
         with opened as session:
             session.open(shown, repeats)
             since = talked(session, rows, uniform, talks, answer, narrowing, newest is not None)
-    return recorded(begun, told, since, talks, samples)
+    return join_turns(begun, told, since, talks, samples)
 
 
-class Since:
-    """The tokens of rows since they were begun: tokens, turn, logp, mask [B, N], length [B]; and the model's own
-    log-probabilities if they differ, and versions if weights may change meanwhile.
-    """
-
-    def __init__(self, num: int, columns: int, has_model: bool, has_version: bool = False) -> None:
-        self.tokens, self.turn = torch.zeros(2, num, columns, dtype=torch.long).unbind()
-        self.logp, self.mask = torch.zeros(num, columns), torch.zeros(num, columns, dtype=torch.bool)
-        self.model = torch.zeros(num, columns) if has_model else None
-        self.version = torch.zeros_like(self.tokens) if has_version else None
-        self.length = torch.zeros(num, dtype=torch.long)
-
-    def add(self, rows: Tensor, time: Tensor | int, token: Tensor, is_mine: Tensor, logp: Tensor) -> None:
-        """Appends one token to some rows, at their column `time`."""
-        self.tokens[rows, time], self.mask[rows, time], self.logp[rows, time] = token, is_mine, logp * is_mine
-        self.length[rows] = torch.where(is_mine, time + 1, self.length[rows])
+def taken_up(begun: Experience, told: Tensor, talks: Conversations, answer: Any) -> list[list[int]]:
+    """Begins each conversation with what was said in its row before; returns the tokens of each row."""
+    assert begun.turn is not None
+    given: list[list[int]] = []
+    for row, there in enumerate(begun.context["valid"]):
+        given.append(begun.action[row, there].tolist())
+        was_told = told[row, there].tolist()
+        said = utterances(given[-1], was_told, begun.turn[row, there].tolist())
+        talks.begin(row, said, not was_told[-1], answer)
+    return given
 
 
-def talked(
-    session: Session | RemoteSession,
-    rows: Tensor,
-    uniform_BN: Tensor | None,
-    talks: Conversations,
-    answer: Answer,
-    narrowing: Narrowing,
-    has_version: bool,
-) -> Since:
-    """Plays all turns of a session's rows, whose indices in the results are `rows`, turn by turn."""
-    from assay.decoding.fast import on_the_host
-    from assay.decoding.pages import Way
-
-    since, place = Since(len(rows), talks.limits.columns, narrowing.changes, has_version), torch.argsort(rows)
-    column, way = torch.zeros(len(rows), dtype=torch.long), Way(talks.eos, uniform_BN is None, narrowing)
-    while not bool(talks.done.all()):
-        live = (~talks.done).nonzero().squeeze(1)
-        for row in live.tolist():
-            reply = talks.queue[row, talks.heard[row] : talks.waiting[row]]
-            end = int(column[row]) + len(reply)
-            since.tokens[row, column[row] : end], since.turn[row, column[row] : end] = reply, talks.turn[row]
-            session.extend([int(place[row])], [reply.tolist()])
-            column[row], talks.heard[row] = end, talks.waiting[row]
-        limit = torch.minimum(talks.limits.tokens - talks.spoken, talks.room)[live]
-        times = talks.elapsed[live].unsqueeze(1) + torch.arange(int(limit.max()))
-        numbers = None if uniform_BN is None else uniform_BN[live].gather(1, times.clamp(max=uniform_BN.shape[1] - 1))
-        written = on_the_host(session.sample(place[live].tolist(), numbers, limit, way), 0)
-        for time in range(int(written.length.max())):
-            speak = written.length > time
-            who = live[speak]
-            since.turn[who, column[who]] = talks.turn[who]
-            token, is_mine = talks.advance(who, written.tokens[speak, time], answer)
-            since.add(who, column[who], token, is_mine, written.logp[speak, time])
-            for into, new in ((since.model, written.logp_model), (since.version, written.version)):
-                if into is not None and new is not None:
-                    into[who, column[who]] = new[speak, time]
-            column[who] += 1
-        session.close(place[live[talks.done[live]]].tolist())
-    return since
-
-
-def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer) -> Since:
+def decode_turns(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer) -> Since:
     """Plays all turns of the decoder's rows, whose indices in the results are `rows`, token by token."""
     limits, known = talks.limits, versioned(decoder)
     since = Since(len(rows), limits.columns, isinstance(decoder, NarrowedDecoder), known is not None)
@@ -149,7 +102,7 @@ def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conver
         if bool(done.all()):
             break
         times = talks.elapsed[rows].clamp(max=limits.turns * limits.tokens - 1)
-        chosen, chosen_logp = drawn(decoder, None if uniform_BN is None else uniform_BN[rows, times])
+        chosen, chosen_logp = draw_next(decoder, None if uniform_BN is None else uniform_BN[rows, times])
         chosen_here = chosen.cpu()
         live = rows[~done]
         since.turn[live, time] = talks.turn[live]
@@ -168,7 +121,7 @@ def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conver
     return since
 
 
-def recorded(begun: Experience, told: Tensor, since: Since, talks: Conversations, samples: np.ndarray) -> Experience:
+def join_turns(begun: Experience, told: Tensor, since: Since, talks: Conversations, samples: np.ndarray) -> Experience:
     """Returns the earlier tokens and those since, joined in each row without a gap."""
     length = since.length
     assert begun.turn is not None

@@ -1,4 +1,7 @@
-"""Conversations with an actor whose tokens another process samples: a turn is a call with all tokens so far."""
+"""Conversations with an actor whose tokens another process samples: a turn is a call with all tokens so far.
+
+Axes: B rows, N tokens.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.core.spaces import Vocabulary
-from assay.ops.decoded import Written
+from assay.ops.decoded import Ended, Written
 from assay.rollouts.completions import Ends, Remote
 
 
@@ -41,8 +44,12 @@ class RemoteSession:
         for row, more in zip(rows, tokens, strict=True):
             self.rows[row] += more
 
-    def sample(self, rows: Sequence[int], uniform_BN: Tensor | None, limit_B: Tensor, way: Any) -> Written:
-        """Returns an utterance of each row, cut at its limit. Random numbers are those of (seed, time)."""
+    def sample(
+        self, rows: Sequence[int], uniform_BN: Tensor | None, limit_B: Tensor, way: Any, *, ended: Ended | None = None
+    ) -> Written:
+        """Returns an utterance of each row, cut at its limit. Random numbers are those of (seed, time). All utterances
+        come at once: `ended` hears of none before.
+        """
         where, ends = np.array(rows), Ends(int(limit_B.max()), self.vocabulary)
         prompts, since = [self.rows[row] for row in rows], self.elapsed[where]
         found = self.actor.answers(

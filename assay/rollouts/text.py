@@ -6,11 +6,12 @@ Axes: B sequences, T tokens. Special ids of both tokenizers: pad 0, bos 1, eos 2
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ ALPHABET = "0123456789+-*/=(),: \nabcdefghijklmnopqrstuvwxyz.;?!<>[]{}_#'\""
 """The characters of all built-in tasks, so that one model fits them all: 64 tokens with the special ones."""
 NUM_SPECIALS = 3
 SPOILED = "\N{REPLACEMENT CHARACTER}"
+TOOL_RESPONSE = "<tool_response>\n{}\n</tool_response>"
 
 
 # ---------------------------------------------------------------------------------------------------- plain text
@@ -54,10 +56,47 @@ def escaped(text: str, limit: int = 2000) -> str:
 
 
 class Message(NamedTuple):
-    """One message of a conversation: its role (system, user, assistant, tool, ...) and its text."""
+    """One message of a conversation: its role (system, user, assistant, tool, ...) and its text.
+
+    `more` has the other fields that a chat template reads, as a JSON object: `tool_calls`, `tool_call_id`, `name`,
+    `reasoning_content`; "" without any. `mark` is what its row says about training on it, None if nothing; `trained`
+    whether supervised training reads it as a decision.
+    """
 
     role: str
     content: str
+    more: str = ""
+    mark: bool | None = None
+    trained: bool = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The message as a chat template reads it."""
+        more: dict[str, Any] = json.loads(self.more) if self.more else {}
+        return {"role": self.role, "content": self.content, **more}
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The functions that it calls, each with its name and arguments."""
+        return [call["function"] for call in self.fields.get("tool_calls", [])] if "tool_calls" in self.more else []
+
+    @property
+    def shown(self) -> str:
+        """The message as text: its content, then its calls as JSON between <tool_call> tags."""
+        calls = [f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in self.calls]
+        return "\n".join([*([self.content] if self.content else []), *calls])
+
+
+class Said(str):
+    """The last reply of a demonstrated conversation as text, which remembers its message."""
+
+    message: Message
+
+    def __new__(cls, message: Message, written: str = "") -> Said:
+        """Returns the message as a text, as it is shown or in the words of a chat template."""
+        made = super().__new__(cls, written or message.shown)
+        made.message = message
+        return made
 
 
 class Conversation(str):
@@ -72,10 +111,45 @@ class Conversation(str):
     def __new__(cls, messages: Sequence[Message], tools: str = "") -> Conversation:
         """Returns the conversation as a text that remembers its messages."""
         alone = len(messages) == 1 and messages[0].role == "user" and not tools
-        shown = [f"{message.role}: {message.content}" for message in messages]
+        shown = [f"{message.role}: {message.shown}" for message in messages]
         shown = [messages[0].content] if alone else [*([f"tools: {tools}"] if tools else []), *shown]
         made = super().__new__(cls, "\n\n".join(shown))
         made.messages, made.tools = tuple(messages), tools
+        return made
+
+
+@runtime_checkable
+class OfMessages(Protocol):
+    """A prompt that remembers its messages."""
+
+    messages: tuple[Message, ...]
+    tools: str
+
+
+def with_last_message(prompt: str, change: Callable[[str], str]) -> str:
+    """Returns a prompt whose last message of the user is changed; a prompt that is one text is that message.
+
+    Degenerate: of a conversation in which the user says nothing, the last message is changed.
+    """
+    messages = list(prompt.messages) if isinstance(prompt, OfMessages) else [Message("user", prompt)]
+    place = max((number for number, one in enumerate(messages) if one.role == "user"), default=len(messages) - 1)
+    if not isinstance(prompt, OfMessages) or (str(prompt) == messages[place].content and not prompt.tools):
+        return change(str(prompt))
+    messages[place] = messages[place]._replace(content=change(messages[place].content))
+    return Conversation(messages, prompt.tools)
+
+
+class ToolResults(str):
+    """The results of an utterance's tool calls, in their order. As a text, for models whose chat template writes no
+    results, each stands between <tool_response> and </tool_response>.
+    """
+
+    results: tuple[str, ...]
+
+    def __new__(cls, results: Sequence[str]) -> ToolResults:
+        """Returns the results as a text that remembers them."""
+        made = super().__new__(cls, "\n".join(map(TOOL_RESPONSE.format, results)))
+        made.results = tuple(results)
         return made
 
 

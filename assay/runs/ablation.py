@@ -29,7 +29,8 @@ from assay.core.difference import Change, brief, differences, taken
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
-from assay.runs.comparison import Arm, Outcome, Setup, plain_name
+from assay.runs.arms import Arm, Setup, plain_name
+from assay.runs.comparison import Outcome
 from assay.runs.notebook import html_table
 from assay.runs.plan import make_plan
 from assay.statistics.intervals import Estimate, mean_interval

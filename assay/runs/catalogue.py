@@ -23,21 +23,31 @@ from assay.core.slots import ModelSpec, Task
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
 from assay.parts.sources.demonstrations import Demonstrations
-from assay.recipes.method import Method
+from assay.recipes.method import FAMILIES, Method
 from assay.recipes.presets import Preset, preset_for
 from assay.runs import method_index
-from assay.runs.method_names import ENTRY_POINTS as ENTRY_POINTS
-from assay.runs.method_names import installed_address, known_method, unknown
+from assay.runs.method_names import known_method, unknown
 from assay.runs.method_names import method_address as method_address
 from assay.runs.method_names import method_key as method_key
 from assay.runs.user_code import methods_and_tasks
-from assay.runs.user_code.addresses import Address, parsed_address
+from assay.runs.user_code.addresses import TASKS, Address, installed_address, parsed_address
 from assay.runs.user_code.loading import load
 from assay.tasks.language import files
 from assay.tasks.language.redteam_chat import OF_FILES
 
 ADAPTED = ("reasoning-gym", "pettingzoo", "envpool")
 """Prefixes of the names of other libraries' tasks."""
+
+
+def shell_files(path: str) -> Task:
+    """Returns the task of shell sessions of a file. Its module imports the sandbox."""
+    from assay.tasks.language.shell import shell_task
+
+    return shell_task(path)
+
+
+OVER_FILES: Mapping[str, Callable[[str], Task]] = {**OF_FILES, "shell": shell_files}
+"""Tasks over the rows of files, by the name before the colon."""
 GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
 """Ids that Gymnasium knows; its form module:ID, which imports the module, is own code."""
 
@@ -87,11 +97,11 @@ def find_method(name: str) -> tuple[str, Method]:
     if full is None:
         has = ", ".join(method.variants) or "none"
         raise AssayError(f"method '{key}' has no variant '{variant}'. It has: {has}")
-    recipe = partial(named, full, method.variants[full])
+    recipe = partial(named_recipe, full, method.variants[full])
     return f"{key}:{full}", replace(method, recipe=recipe, base=method.recipe, aliases=(), variants={})
 
 
-def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
+def named_recipe(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
     """Returns a variant's recipe under the variant's name."""
     return replace(function(*arguments), name=name)
 
@@ -142,7 +152,7 @@ def task_address(name: str) -> Address | None:
     if "," in name.partition(".py")[0]:
         return None
     key = name.partition(":")[0]
-    own = installed_address(ENTRY_POINTS[1], name)
+    own = installed_address(TASKS, name)
     if own is None and key not in ADAPTED:
         own = parsed_address(name)
     return None if own is None or built_in_task(key) else own
@@ -153,7 +163,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, or files of prompts or pairs
     (.jsonl, see `tasks.language.files`).
 
-    red-teaming:SEEDS.jsonl is the game over the seeds of a file.
+    red-teaming:SEEDS.jsonl is the game over the seeds of a file, shell:FILE.jsonl a shell in a sandbox.
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
     package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
     the task `needs_answers`.
@@ -161,8 +171,8 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     if not name.strip():
         raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
     key, _, dials = name.partition(":")
-    if key in OF_FILES and all(game_and_files(name)):
-        return OF_FILES[key](dials)
+    if key in OVER_FILES and all(game_and_files(name)):
+        return OVER_FILES[key](dials)
     if "." not in key and key not in ADAPTED and (make := built_in_task(key)):
         return with_dials(key, make, dials) if dials else make()
     if own := task_address(name):
@@ -188,7 +198,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     raise unknown(
         "task",
         name,
-        [*tasks(), *metadata.entry_points(group=ENTRY_POINTS[1]).names],
+        [*tasks(), *metadata.entry_points(group=TASKS).names],
         "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
     )
 
@@ -196,7 +206,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
 def game_and_files(name: str) -> tuple[str, str]:
     """Returns (`GAME:`, FILES) of a game over the rows of files; ("", name) of any other task."""
     game, colon, rest = name.partition(":")
-    return (game + colon, rest) if colon and game in OF_FILES and files.names_files(rest) else ("", name)
+    return (game + colon, rest) if colon and game in OVER_FILES and files.names_files(rest) else ("", name)
 
 
 def own_task(address: Address) -> Task:
@@ -289,12 +299,18 @@ def action_words(defaults: Preset) -> str:
 
 
 def alternatives(method: Method, defaults: Preset) -> list[str]:
-    """Returns the methods to start with that work with these defaults, at most three: those of the method's family
-    first.
+    """Returns the methods to start with that work with these defaults, at most two: those of the method's family first,
+    then those whose own task is of this kind, and those that need no recorded data.
     """
     begin = [key for key, entry in method_index.entries().items() if entry.start_for]
     fitting = {key: found for key in begin if fits(found := method_index.import_method(key), defaults)}
-    return sorted(fitting, key=lambda key: fitting[key].family != method.family)[:3]
+
+    def distance(key: str) -> tuple[bool, bool, int]:
+        one = fitting[key]
+        at_home = preset_for(find_task(one.default_task)).name == defaults.name
+        return one.family != method.family, not at_home, FAMILIES.index(one.family)
+
+    return sorted(fitting, key=distance)[:2]
 
 
 def recipe_for(
@@ -316,7 +332,7 @@ def recipe_for(
         works = ", ".join(sorted({option.name for option in method.presets}))
         kind = defaults.name if defaults.tokens else f"{defaults.name} with {action_words(defaults)} actions"
         others = " or ".join(alternatives(method, defaults)) or "another method"
-        where = f"method '{key}' works in these worlds: {works}; task '{task.name}' is {kind}"
+        where = f"method '{key}' works on these kinds of task: {works}; task '{task.name}' is {kind}"
         raise AssayError(f"{where}. Use {others}, or another task")
     if actor is None:
         recipe = method.recipe(defaults)

@@ -22,10 +22,11 @@ from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
 from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.file_rows import Rows
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.redteam_chat import SeedGame
-from assay.tasks.language.textfile import Rows
+from assay.tasks.language.sessions import Sessions
 
 LONGEST_NAME = 255
 """Characters of the longest name that a file can have."""
@@ -106,6 +107,8 @@ def checked_seed(seed: int) -> int:
 
 def checked_seeds(seeds: int, name: str = "--seeds", *, more: str = "") -> int:
     """Returns a number of seeds; AssayError if it is not from 1 to `MOST_SEEDS`."""
+    if not isinstance(seeds, int):
+        raise AssayError(f"{name} is {seeds!r:.60}. Use a whole number.")
     if not 1 <= seeds <= MOST_SEEDS:
         rule = f"at least 1{more}" if seeds < 1 else f"at most {MOST_SEEDS:,}"
         raise AssayError(f"{name} is {seeds}. Use {rule}.")
@@ -220,7 +223,8 @@ def has_demonstrations(task: Task) -> bool:
     solution.
     """
     if isinstance(task, DialogueTask):
-        return bool(task.partner.item(0, 0).demonstration)
+        is_single = isinstance(task.partner, Sessions) and not task.partner.is_repeatable
+        return not is_single and bool(task.partner.item(0, 0).demonstration)
     return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
 
 

@@ -16,12 +16,15 @@ from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.placement import Placement
 from assay.runs import ablation, comparison, hardware, search
+from assay.runs.arms import Arm, Setup, parsed_arms, plain_name
 from assay.runs.given import MethodLike, given_data, given_method, is_of_this_process, named_task
+from assay.runs.given_model import given_model
 from assay.runs.in_turn import InTurn
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.options import RunOptions
 from assay.runs.pools import Pool, Processes
-from assay.statistics.tuning import Choice, HyperbandSearch, RandomSearch, Space, Tuned, Uniform, Whole
+from assay.statistics.search_space import Choice, Space, Uniform, Whole
+from assay.statistics.tuning import HyperbandSearch, RandomSearch, Tuned
 
 Methods = Sequence[MethodLike] | Mapping[str, MethodLike]
 """Words of the command line (NAME, NAME:VARIANT, NAME:path=value), recipes, METHODs and functions that make recipes, or
@@ -43,7 +46,7 @@ def compare(
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
     evaluations: int | None = None,
-    model: str | None = None,
+    model: Any = None,
     data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
@@ -59,12 +62,12 @@ def compare(
     """
     several = isinstance(task, list) and bool(task) and all(isinstance(one, str) for one in task)
     tasks = [named_task(one) for one in (task if several else [task])]
-    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": given_data(data)}
-    arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
+    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": data, "preset": preset}
+    arguments = plan_arguments(told, options, keywords, evaluations)
     arms = arms_of(methods)
     pool, jobs = pool_of([*tasks, *(arm.method for arm in arms)], arguments, jobs)
-    folder = Path(out) if out is not None else Path("runs") / f"compare-{'-'.join(map(comparison.plain_name, tasks))}"
-    return comparison.run(comparison.Setup(arms, tuple(tasks), folder, seeds, arguments, budget, jobs, pool=pool))
+    folder = Path(out) if out is not None else Path("runs") / f"compare-{'-'.join(map(plain_name, tasks))}"
+    return comparison.run(Setup(arms, tuple(tasks), folder, seeds, arguments, budget, jobs, pool=pool))
 
 
 def ablate(
@@ -80,7 +83,7 @@ def ablate(
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
     evaluations: int | None = None,
-    model: str | None = None,
+    model: Any = None,
     data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
@@ -92,8 +95,8 @@ def ablate(
     four. The other arguments are those of `assay.compare`.
     """
     word = named_task(task)
-    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": given_data(data)}
-    arguments = plan_arguments(told | {"preset": preset}, options, keywords, evaluations)
+    told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": data, "preset": preset}
+    arguments = plan_arguments(told, options, keywords, evaluations)
     one, other = given_method(first), given_method(second)
     pool, jobs = pool_of([word, one, other], arguments, jobs)
     folder = Path(out) if out is not None else None
@@ -116,7 +119,7 @@ def tune(
     jobs: int | None = None,
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
-    model: str | None = None,
+    model: Any = None,
     data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
@@ -130,7 +133,7 @@ def tune(
     word, name = named_task(task), given_method(method)
     if isinstance(name, Recipe):
         raise AssayError(f"recipe '{name.name}' has no settings by a method's name. Give the function that makes it.")
-    told = {"settings": settings, "warmup": warmup, "model": model, "data": given_data(data), "preset": preset}
+    told = {"settings": settings, "warmup": warmup, "model": model, "data": data, "preset": preset}
     arguments = plan_arguments(told, options, keywords, None)
     pool, jobs = pool_of([word, name], arguments, jobs)
     folder = Path(out) if out is not None else search.folder_of(name, word)
@@ -145,6 +148,7 @@ def plan_arguments(
 ) -> dict[str, Any]:
     """Returns the arguments of `make_plan` that a call names, with defaults of the hardware."""
     options, placement, given = with_keywords(options, None, keywords)
+    told = {**told, "model": given_model(told["model"]), "data": given_data(told["data"])}
     if evaluations is not None:
         options = replace(options, cadence=replace(options.cadence, evaluations=evaluations))
     where, options = hardware.chosen(told["model"], options, told["settings"] or {}, placement or Placement(), **given)
@@ -163,7 +167,7 @@ def pool_of(named: Sequence[str | Recipe], arguments: Mapping[str, Any], jobs: i
     return Processes(), 1 if jobs is None and on_gpu else jobs
 
 
-def arms_of(methods: Methods) -> tuple[comparison.Arm, ...]:
+def arms_of(methods: Methods) -> tuple[Arm, ...]:
     """Returns the arms of methods by word, of recipes and of objects, or of any of them by name."""
     if isinstance(methods, str):
         raise AssayError(f"methods is '{methods}'. Give a list: [\"{methods}\", ...].")
@@ -176,16 +180,19 @@ def arms_of(methods: Methods) -> tuple[comparison.Arm, ...]:
     return tuple(replace(arm, name=name) for arm, name in zip(arms, names, strict=True))
 
 
-def arm_of(method: MethodLike) -> comparison.Arm:
+def arm_of(method: MethodLike) -> Arm:
     """Returns the arm of one method."""
     if isinstance(method, str):
-        return comparison.parsed_arms([method])[0]
+        return parsed_arms([method])[0]
     found = given_method(method)
-    return comparison.Arm(found.name if isinstance(found, Recipe) else found.rpartition(":")[2], found)
+    return Arm(found.name if isinstance(found, Recipe) else found.rpartition(":")[2], found)
 
 
 def space_of(ranges: Ranges) -> Space:
     """Returns a search space of texts, pairs, lists and ranges."""
+    if not isinstance(ranges, Mapping):
+        what = f"search_space is {ranges!r:.60}"
+        raise AssayError(f'{what}. Give a dict from settings to ranges, such as {{"learning_rate": "1e-5:1e-2:log"}}.')
     found: dict[str, Uniform | Whole | Choice] = {}
     for path, one in ranges.items():
         if isinstance(one, str):

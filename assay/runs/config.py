@@ -1,4 +1,4 @@
-"""config.json of a run folder: reads it, checks its fields, compares it with a plan."""
+"""config.json of a run folder: reads it, checks its fields, compares it with a plan. Tensors have any shape."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
     return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"
 
 
-def recorded(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Returns a description as JSON: an array as type, shape and a digest of its numbers; infinities as words."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {name: recorded(item) for name, item in value.items()}
+        return {name: as_json(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [recorded(item) for item in value]
+        return [as_json(item) for item in value]
     if isinstance(value, torch.Tensor | np.ndarray):
         array = np.ascontiguousarray(value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value)
         return f"{array.dtype}{list(array.shape)} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"

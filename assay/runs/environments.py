@@ -51,7 +51,7 @@ def with_workers(task: Task, num: int, ready: int = 0) -> Task:
     raise AssayError(f"--env-workers is for Gymnasium environments; task '{task.name}' is built in. Leave it out.")
 
 
-def stacked(task: Task, num: int) -> Task:
+def stack_frames(task: Task, num: int) -> Task:
     """Returns the task with its last `num` observations shown."""
     if isinstance(task, SteppedTask):
         return with_frames(task, num)

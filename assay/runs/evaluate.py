@@ -17,13 +17,15 @@ from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.checks import checked_path
 from assay.runs.given import given_task
+from assay.runs.given_model import given_model
 from assay.runs.language import in_tokens_of, temperature_of
 from assay.runs.notebook import html_table
 from assay.runs.options.group import parsed_group
 from assay.runs.options.scoring import RebuiltOptions, ScoringOptions
-from assay.runs.plan import Plan, anchored, changed_task, plan_of
+from assay.runs.plan import Plan, changed_task, plan_of
 from assay.runs.ranges import range_of
 from assay.runs.rebuilt import rebuilt_plan
+from assay.runs.resolved import anchored
 from assay.runs.result import Run
 from assay.runs.run import loaded
 from assay.runs.scored import Scored, check_asked, passed, scored, summed, voted, write_rows
@@ -147,7 +149,7 @@ def evaluate(
     compiled: bool | None = None,
     dtype: str | None = None,
     micro_batch: int | None = None,
-    model: str | None = None,
+    model: Any = None,
     settings: Mapping[str, Any] | None = None,
     accept_changed_code: bool = False,
     trust_code: bool = False,
@@ -163,18 +165,23 @@ def evaluate(
     remember(functions)
     if trust_code:
         trust(run.folder if isinstance(run, Run) else checked_path(run, "run"))
-    ks = str(passk) if isinstance(passk, int) else passk
     told = {
         "starts": starts, "samples": samples, "greedy": greedy, "temperature": temperature, "majority": majority,
         "of": of, "votes": votes, "reward": reward, "data": data, "video": video,
-        "passk": ks if ks is None or isinstance(ks, str) else ",".join(map(str, ks)),
-        "out": None if out is None else Path(out),
-        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "passk": ks_in_words(passk),
+        "out": None if out is None else Path(out), "checkpoint": None if checkpoint is None else str(checkpoint),
     }  # fmt: skip
     asked = parsed_group(ScoringOptions, told)
-    where = {"device": device, "compiled": compiled, "dtype": dtype, "micro_batch": micro_batch, "model": model}
-    rebuilt = parsed_group(RebuiltOptions, where)
+    where = {"device": device, "compiled": compiled, "dtype": dtype, "micro_batch": micro_batch}
+    rebuilt = parsed_group(RebuiltOptions, where | {"model": given_model(model)})
     return evaluated(run, asked, rebuilt, dict(settings or {}), task=task, accept_changed_code=accept_changed_code)
+
+
+def ks_in_words(passk: str | int | Sequence[int] | None) -> str | None:
+    """Returns the numbers of samples of pass@k as the command line has them: `1,8`."""
+    if passk is None or isinstance(passk, str):
+        return passk
+    return str(passk) if isinstance(passk, int) else ",".join(map(str, passk))
 
 
 def evaluated(
@@ -209,10 +216,10 @@ def evaluated(
         subject = Subject(plan, folder, found.policy, found.reference, found.step)
     rows = plan.placement.micro_batch if rebuilt.micro_batch is None else rebuilt.micro_batch
     with kept_traceback(folder):
-        return measured(subject, place, asked, rows)
+        return score_policy(subject, place, asked, rows)
 
 
-def measured(subject: Subject, task: Task, asked: ScoringOptions, rows: int) -> Evaluation:
+def score_policy(subject: Subject, task: Task, asked: ScoringOptions, rows: int) -> Evaluation:
     """Samples the policy and returns its scores, by name where they are asked for."""
     recipe = subject.plan.recipe
     policy = tempered(asked.temperature, recipe, subject.policy)

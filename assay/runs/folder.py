@@ -7,6 +7,8 @@ A journal has one JSON object per line, appended and never rewritten:
 All times are under "time", so two runs are equal if they are equal without it. A number that is NaN or infinite is null
 and named under "not_finite". An incomplete last line (the process was killed) is not a record: it is skipped when
 reading and cut off on resume.
+
+Tensors have any shape.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from assay.core.errors import AssayError
 from assay.core.faults import TRACEBACK
 from assay.core.store import open_own, write_text
 from assay.runs.progress import Noted, duration
-from assay.runs.terminal import printable
+from assay.runs.terminal_curves import printable
 from assay.statistics.intervals import Change, formatted, number
 
 METRICS, SAMPLES, PICTURE, README = "metrics.jsonl", "samples.jsonl", "learning_curve.png", "README.md"
@@ -45,7 +47,9 @@ CONTENTS = {
     PICTURE: "the learning curve",
     "learning_curve.svg": "the learning curve, for print",
     "video": "held-out episodes, filmed by `assay evaluate --video`",
+    "replay.txt": "why this run cannot be replayed bit by bit",
     "handed.json": "hashes of the states that phases handed on",
+    "worker.log": "the last that own code printed in its worker processes",
     TRACEBACK: "where the last error in code came from",
     "run.lock": "held while a process works on this folder",
 }

@@ -84,7 +84,7 @@ def words(model: str | None, placement: Placement, options: RunOptions, settings
     return found
 
 
-def described(model: str | None, engine: Engine) -> str:
+def describe_precision(model: str | None, engine: Engine) -> str:
     """Returns a sentence on what a pretrained model on a GPU computes with; "" for other runs."""
     placement = engine.placement
     if model is None or not placement.is_on_gpu:

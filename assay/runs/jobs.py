@@ -77,19 +77,10 @@ def run_jobs(
     """
     if workers is not None and workers < 1:
         raise AssayError(f"--jobs is {workers}. Use at least 1.")
-    waiting, children = [], list[Child]()
-    plans, again, doomed = {}, set[Job](), Doomed() if doomed is None else doomed
-    for job in jobs:
-        plan = job.plan()
-        plans[job] = plan.steps, plan.code
-        done = result_of(job, plan.steps)
-        if done is None:
-            waiting.append(job)
-        else:
-            check_same(job, plan)
-            doomed.passed(job, plan.code)
-            yield done
-    waiting.reverse()
+    children, again, doomed = list[Child](), set[Job](), Doomed() if doomed is None else doomed
+    plans: dict[Job, tuple[int, Code]] = {}
+    finished, waiting = finished_before(jobs, plans, doomed)
+    yield from finished
     room = workers or (pool.size if waiting else 1)
     try:
         while waiting or children:
@@ -108,16 +99,43 @@ def run_jobs(
                 if is_worth_another(end) and job not in again:
                     again.add(job)
                     waiting.append(job)
-                    continue
-                result = None if end.reason else result_of(job, plans[job][0])
-                if result is not None:
-                    doomed.passed(job, plans[job][1])
-                elif end.fault is not None:
-                    doomed.failed(job, end.fault)
-                yield Failure(job, end.reason or "it ended early", end.fault) if result is None else result
+                else:
+                    yield outcome_of(end, plans[job], doomed)
             watch(children)
     finally:
         pool.stop(children)
+
+
+def finished_before(
+    jobs: Sequence[Job], plans: dict[Job, tuple[int, Code]], doomed: Doomed
+) -> tuple[list[Result], list[Job]]:
+    """Returns the results that are there already, and the other jobs, the first one last; notes each job's steps and
+    code in `plans`.
+    """
+    finished, waiting = list[Result](), list[Job]()
+    for job in jobs:
+        plan = job.plan()
+        plans[job] = plan.steps, plan.code
+        done = result_of(job, plan.steps)
+        if done is None:
+            waiting.append(job)
+        else:
+            check_same(job, plan)
+            doomed.passed(job, plan.code)
+            finished.append(done)
+    return finished, waiting[::-1]
+
+
+def outcome_of(end: Ended, plan: tuple[int, Code], doomed: Doomed) -> Result | Failure:
+    """Returns the result of a process that has ended, or how it failed; notes which."""
+    job, (steps, code) = end.child.job, plan
+    result = None if end.reason else result_of(job, steps)
+    if result is not None:
+        doomed.passed(job, code)
+        return result
+    if end.fault is not None:
+        doomed.failed(job, end.fault)
+    return Failure(job, end.reason or "it ended early", end.fault)
 
 
 @dataclass

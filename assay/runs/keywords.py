@@ -41,11 +41,19 @@ class Keywords(TypedDict, total=False):
     # own code
     reward: Own
     reward_timeout: float
+    in_process: bool
+    worker_memory: float
+    worker_file: float
     reward_range: tuple[float, float]
     tool: Own
     tool_calls: int
     tool_bytes: int
     tool_timeout: float
+    agent: str
+    agent_calls: int
+    agent_tokens: int
+    agent_timeout: float
+    agent_workers: int
     loss: str | Function
     advantage: str | Function
     body: str | Function
@@ -57,6 +65,19 @@ class Keywords(TypedDict, total=False):
     rubric: str | Sequence[Mapping[str, Any]]
     reward_model: Any
     reward_model_weight: float
+    # a teacher
+    teacher: str
+    teacher_weight: float
+    correct_sampling: str
+    # verifiers and the sandbox
+    verifier: str
+    sandbox: str
+    sandbox_seconds: float
+    # conversations with sessions
+    reply_timeout: float
+    episode_timeout: float
+    concurrency: int
+    patience: float
     # language tasks
     max_tokens: int
     temperature: float
@@ -70,6 +91,7 @@ class Keywords(TypedDict, total=False):
     dtype: str
     mark: str
     in_order: bool
+    train_on: str
     # control tasks
     decisions: int
     normalize: str
@@ -109,6 +131,10 @@ class Keywords(TypedDict, total=False):
     deterministic: bool
 
 
+ARGUMENTS = ("steps", "out", "settings", "warmup", "model", "data", "preset", "evaluations")
+"""Arguments that train, compare, ablate and tune have besides the options."""
+
+
 def option_names() -> dict[str, str]:
     """Returns the field of each keyword: `from_` is both `from_` and, in a mapping, `from`."""
     groups = [*RunOptions(), PlacementOptions()]
@@ -124,8 +150,9 @@ def with_keywords(
     names, values = option_names(), dict[str, Any]()
     for word, value in keywords.items():
         if word.rstrip("_") not in names:
-            near = option_hint(word, [flag(name) for name in names])
-            near = re.sub(r"--([a-z-]+)", lambda found: f"{found[1].replace('-', '_')}=", near)
+            near = option_hint(word, ["--set", *map(flag, (*names, *ARGUMENTS))])
+            near = re.sub(r"--set ([\w.]+)=(X|VALUE)", r"settings={'\1': \2}", near)
+            near = re.sub(r"(?<!METHOD )--([a-z-]+)", lambda found: f"{found[1].replace('-', '_')}=", near)
             raise AssayError(f"'{word}' is no option.{near or ' `assay train --help` lists the options.'}")
         if word in OBJECTS:
             value = word_of_object(word, value)
@@ -157,7 +184,12 @@ def words_of_own(option: str, value: Own) -> tuple[str, ...]:
         )
     several = tuple(value) if isinstance(value, list | tuple) else (value,)
     return tuple(
-        one if isinstance(one, str) else address_of_function(one, option, place) for place, one in enumerate(several)
+        one
+        if isinstance(one, str)
+        else (address_of_object if option == "tool" and isinstance(one, type) else address_of_function)(
+            one, option, place
+        )
+        for place, one in enumerate(several)
     )
 
 

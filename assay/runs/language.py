@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Need
-from assay.core.settings import children
+from assay.core.settings import children, replaced
 from assay.core.slots import Aggregation, ModelSpec, RepeatingTask, Task
 from assay.core.spaces import Vocabulary
 from assay.decoding.sampling_parameters import Narrowing
@@ -19,13 +19,16 @@ from assay.models.heads.gaussian import Distribution
 from assay.models.model import Policy
 from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer, pinned
 from assay.parts.aggregations import SequenceSum
+from assay.parts.credit.off_policy import OldPolicy, SamplerWeight
 from assay.parts.credit.shaping import KlInReward
+from assay.parts.objectives.ratio import ProductRatio, TokenRatio
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.parts.rollouts.stale import Stale
 from assay.parts.sources.demonstrations import Demonstrations, Pairs
 from assay.tasks.adapters.chat_games import ChatGame
 from assay.tasks.games.repeated import MatrixTask
+from assay.tasks.language.chat_rows import with_train_on
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -39,18 +42,26 @@ LONG_PAIR = 1024
 
 
 # ---------------------------------------------------------------------------------------------------- the task
-def changed_task(task: Task, max_tokens: int | None, system: str | None, in_order: bool) -> Any:
-    """Returns the task with a limit of answers, a system prompt and the order of its rows changed."""
-    asked = {"--max-tokens": max_tokens, "--system": system, "--in-order": in_order or None}
+def changed_task(
+    task: Task, max_tokens: int | None, system: str | None, in_order: bool, train_on: str | None = None
+) -> Any:
+    """Returns the task with a limit of answers, a system prompt, the order of its rows and the replies that are trained
+    changed.
+    """
+    asked = {"--max-tokens": max_tokens, "--system": system, "--in-order": in_order or None, "--train-on": train_on}
     given = [name for name, value in asked.items() if value is not None]
     if not given:
         return task
     if isinstance(task, PairsTask | SeedGame):
-        return replace(task, prompts=changed_task(task.prompts, max_tokens, system, in_order))
+        return replace(task, prompts=changed_task(task.prompts, max_tokens, system, in_order, train_on))
     if isinstance(task, MatrixTask) and not in_order:
         return spoken_game(task, max_tokens, system)
     if not isinstance(task, PromptTask | DialogueTask):
         raise AssayError(f"{given[0]} is for language tasks; '{task.name}' has no prompts. Remove it.")
+    if train_on is not None:
+        if not isinstance(task, PromptTask) or not isinstance(task.items, TextFile | Files):
+            raise AssayError(f"--train-on is for files with 'messages'; '{task.name}' has no files. Remove it.")
+        task = replace(task, items=with_train_on(task.items, train_on))
     if in_order:
         if not isinstance(task, PromptTask) or not isinstance(task.items, TextFile | Files):
             raise AssayError(f"--in-order is for files; '{task.name}' draws fresh prompts. Remove it.")
@@ -182,6 +193,20 @@ def with_top_p(recipe: Recipe, top_p: float) -> Recipe:
     if isinstance(rollout, Stale):  # it reads the actor's weights, so that the truncation stands inside
         return replace(recipe, rollout=replace(rollout, gather=Narrowed(rollout.gather, narrowing, own=True)))
     return replace(recipe, rollout=Narrowed(rollout, narrowing, own=True))
+
+
+def with_correction(recipe: Recipe, kind: str) -> Recipe:
+    """Returns the recipe whose clips are around the policy before an update, and whose advantages are multiplied by the
+    ratio of that policy to the one that sampled; truncated sampling is then recorded as it was.
+    """
+    if recipe.rollout is None or not any("advantage" in part.writes for part in recipe.credit):
+        raise lacks(recipe, "--correct-sampling", "no advantage of its samples is computed that could be weighed")
+    if any(isinstance(part, SamplerWeight) for part in recipe.credit):
+        raise lacks(recipe, "--correct-sampling", "it weighs samples of another policy already")
+    level = ProductRatio() if kind.startswith("answer") else TokenRatio()
+    weight = SamplerWeight(level, low=0.5, masks=True) if kind.endswith("mask") else SamplerWeight(level)
+    recipe = replaced(recipe, Narrowed, lambda rollout: replace(rollout, own=False))
+    return replace(recipe, credit=(OldPolicy(), *recipe.credit, weight))
 
 
 def with_group_size(recipe: Recipe, size: int) -> Recipe:

@@ -70,20 +70,28 @@ def source_commit(folder: Path) -> str:
 def base_files(plan: Plan, engine: Engine) -> dict[str, Any]:
     """Returns the entry for config.json; empty if every weight is trained, and so is in the checkpoints."""
     files = files_of(plan, engine)
-    return {BASE: {path.name: facts_of(path) for path in files}} if files else {}
+    return {BASE: {name: file_facts(path) for name, path in files.items()}} if files else {}
 
 
-def files_of(plan: Plan, engine: Engine) -> list[Path]:
-    """Returns the weight files of the pretrained base if some of its weights are frozen."""
-    flats = engine.flats.values()
-    if plan.model is None or all(flat.num_parameters == sum(map(torch.numel, flat.tensors)) for flat in flats):
-        return []
+def files_of(plan: Plan, engine: Engine) -> dict[str, Path]:
+    """Returns the weight files of frozen models: the pretrained base if some of its weights are, and teachers, with the
+    name of the model before that of the file.
+    """
+    if plan.model is None:
+        return {}
+    from assay.models.pretrained.teacher import PretrainedTeacher
     from assay.models.pretrained.transformers import folder_of, pinned
 
-    return sorted(path for path in folder_of(pinned(plan.model)).glob("*.safetensors"))
+    critics = plan.recipe.critics.items()
+    models = {f"{name}/": spec.model for name, spec in critics if isinstance(spec, PretrainedTeacher)}
+    others = [flat for name, flat in engine.flats.items() if f"{name}/" not in models]
+    if any(flat.num_parameters != sum(map(torch.numel, flat.tensors)) for flat in others):
+        models[""] = pinned(plan.model)
+    paths = [(at, path) for at, model in models.items() for path in sorted(folder_of(model).glob("*.safetensors"))]
+    return {at + path.name: path for at, path in paths}
 
 
-def facts_of(path: Path) -> dict[str, Any]:
+def file_facts(path: Path) -> dict[str, Any]:
     """Returns size, time and sha256 of a file."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -98,18 +106,18 @@ def check_base(folder: Path, plan: Plan, engine: Engine) -> None:
     recorded = json.loads((folder / "config.json").read_text()).get(BASE)
     if not recorded:
         return
-    there = {path.name: path for path in files_of(plan, engine)}
+    there = files_of(plan, engine)
     for name, before in recorded.items():
         path = there.get(name)
         if path is None:
-            raise AssayError(f"the base model of {folder} lacks {name} now ({plan.model}). Restore it")
+            raise AssayError(f"the base model or teacher of {folder} lacks {name} now ({plan.model}). Restore it")
         now = path.stat()
         if (now.st_size, now.st_mtime_ns) == (before["size"], before["time"]):
             continue
-        if facts_of(path)["sha256"] != before["sha256"]:
+        if file_facts(path)["sha256"] != before["sha256"]:
             raise AssayError(
-                f"{path} has changed since {folder} was started: its adapters belong to other base weights. Restore "
-                "the file, or start a new run"
+                f"{path} has changed since {folder} was started: what it learned belongs to other frozen weights. "
+                "Restore the file, or start a new run"
             )
 
 

@@ -11,10 +11,7 @@ from importlib import metadata
 from assay.core.errors import AssayError
 from assay.core.hints import nearest
 from assay.runs import method_index
-from assay.runs.user_code.addresses import Address, parsed_address
-
-ENTRY_POINTS = "assay.methods", "assay.tasks"
-"""Groups of entry points by which an installed package brings methods and tasks under names of its own."""
+from assay.runs.user_code.addresses import METHODS, Address, installed_address, parsed_address
 
 
 def method_key(name: str) -> str:
@@ -35,24 +32,7 @@ def method_address(name: str) -> Address | None:
     """
     if method_index.key_of(name.partition(":")[0]) is not None:
         return None
-    return installed_address(ENTRY_POINTS[0], name) or parsed_address(name)
-
-
-def installed_address(group: str, name: str) -> Address | None:
-    """Returns the address that an installed package declares under a name in `[project.entry-points."assay.methods"]`
-    or `"assay.tasks"`; None if no package does. NAME:REST is a variant of a method or the settings of a task.
-
-    A method declared by its module alone is the METHOD in it. AssayError if two packages declare a name.
-    """
-    key, _, rest = name.partition(":")
-    points = {point.value: point for point in metadata.entry_points(group=group, name=key)}
-    if len(points) > 1:
-        raise AssayError(f"'{key}' is declared by several packages: {', '.join(points)}. Use one of these paths")
-    for point in points.values():
-        is_method = group == ENTRY_POINTS[0]
-        names = [rest or point.attr or "METHOD"] if is_method else [one for one in (point.attr, rest) if one]
-        return Address(point.module, ":".join(names))
-    return None
+    return installed_address(METHODS, name) or parsed_address(name)
 
 
 def known_method(name: str) -> tuple[str, str]:
@@ -62,7 +42,7 @@ def known_method(name: str) -> tuple[str, str]:
     asked, sign, variant = name.lower().replace("_", "-").partition(":")
     key = method_index.key_of(asked)
     if key is None or (sign and not variant):
-        known = [*method_index.names(), *metadata.entry_points(group=ENTRY_POINTS[0]).names]
+        known = [*method_index.names(), *metadata.entry_points(group=METHODS).names]
         short = [full for full in known if full.endswith(f":{asked}")]
         meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
         raise unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")

@@ -23,8 +23,9 @@ def mean_curve(runs: Sequence[Sequence[Mapping[str, Any]]], metric: str = "evalu
 
 def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a table; texts are escaped."""
-    head = "".join(f"<th style='text-align:left'>{html.escape(one)}</th>" for one in headings)
-    cells = ["".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    style = "style='text-align:left;padding:.15em 1.2em .15em 0;font-variant-numeric:tabular-nums'"
+    head = "".join(f"<th {style}>{html.escape(one)}</th>" for one in headings)
+    cells = ["".join(f"<td {style}>{html.escape(cell)}</td>" for cell in row) for row in rows]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -1,4 +1,7 @@
-"""The phases of a program: each runs in its own folder, and passes weights and states on by name."""
+"""The phases of a program: each runs in its own folder, and passes weights and states on by name.
+
+Weights have the shapes of parameters.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase
 from assay.engine.flat import weights_of
-from assay.runs.config import recorded
-from assay.runs.plan import Plan, phase_plan, phases_of
+from assay.runs.config import as_json
+from assay.runs.phase_plans import phase_plan, phases_of
+from assay.runs.plan import Plan
 from assay.runs.progress import Mode
 from assay.runs.signals import Stopped
 
@@ -73,7 +77,7 @@ def states_of(folder: Path, phase: Phase) -> dict[str, Any]:
 def note_data(folder: Path, data: Mapping[str, Any]) -> None:
     """Writes a hash of each state that was passed on; AssayError if a resumed run receives another state."""
     path = folder / "handed.json"
-    found = {name: store.fingerprint(recorded(value)) for name, value in data.items()}
+    found = {name: store.fingerprint(as_json(value)) for name, value in data.items()}
     if path.is_file() and json.loads(path.read_text()) != found:
         raise AssayError(f"{folder} was started with other data from its phases than they hold now. Start it again")
     store.write_json(path, found)

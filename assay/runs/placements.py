@@ -22,7 +22,7 @@ Plan = Mapping[str, Mesh]
 
 
 @dataclass(frozen=True)
-class Call:
+class PlannedCall:
     """A call of a model: its seconds on one device, how they scale, and the calls whose results it reads.
 
     `weights_of` is the call on whose mesh the weights are before: if the two meshes differ, they are moved.
@@ -44,7 +44,7 @@ class Call:
 class Graph:
     """The calls of one update, and the seconds that moving a model's weights to another mesh takes."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[PlannedCall, ...]
     moving: float = 0.0
 
     def seconds(self, plan: Plan) -> float:
@@ -143,10 +143,10 @@ def ppo_graph(
     scored = ("reward", "reference", "value")
     return Graph(
         (
-            Call("generate", "actor", *generate),
-            *(Call(name, "critic" if name == "value" else name, *infer, after=("generate",)) for name in scored),
-            Call("train actor", "actor", *train, after=scored, weights_of="generate"),
-            Call("train critic", "critic", *train, after=scored, weights_of="value"),
+            PlannedCall("generate", "actor", *generate),
+            *(PlannedCall(name, "critic" if name == "value" else name, *infer, after=("generate",)) for name in scored),
+            PlannedCall("train actor", "actor", *train, after=scored, weights_of="generate"),
+            PlannedCall("train critic", "critic", *train, after=scored, weights_of="value"),
         ),
         moving,
     )

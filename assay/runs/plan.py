@@ -10,17 +10,16 @@ from typing import Any
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.recipe import Phase, Recipe
-from assay.core.record import Draw
+from assay.core.recipe import Recipe
 from assay.core.settings import describe
-from assay.core.slots import Scene, Task, most_decisions
+from assay.core.slots import Task, most_decisions
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.recipes.presets import CLASSIC, D4RL, MUJOCO, preset_for, suite_of
-from assay.runs import adapters, catalogue, hardware
+from assay.recipes.presets import CLASSIC
+from assay.runs import adapters, hardware
 from assay.runs.checks import (
     check_arguments,
     check_placement,
@@ -30,24 +29,23 @@ from assay.runs.checks import (
     checked_seed,
     checked_steps,
     checked_warmup,
-    has_demonstrations,
 )
-from assay.runs.config import precision_of, read_config, recorded
+from assay.runs.config import as_json, precision_of, read_config
 from assay.runs.distributed.checks import check_gathering
+from assay.runs.given_model import installed_model
 from assay.runs.language import in_tokens_of
-from assay.runs.options import GatherOptions, RunOptions, run_options
+from assay.runs.options import RunOptions, run_options
 from assay.runs.options.cadence import spacing
 from assay.runs.options.group import parsed_group, record_of, words_of
 from assay.runs.options.placement import PlacementOptions
 from assay.runs.options.training import TrainingOptions
+from assay.runs.resolved import anchored, chosen_preset, code_of, default_warmup, found_task, recipe_of
 from assay.runs.systems import as_the_method_runs
 from assay.runs.user_code.addresses import PYTHON
-from assay.runs.user_code.consent import Code, Consent, checked_code, consent_of, own_sources
-from assay.runs.user_code.reward_model import reward_model
+from assay.runs.user_code.consent import Code, Consent, consent_of
 from assay.runs.user_code.reward_range import with_range
 from assay.runs.user_code.rewards import with_components
 from assay.runs.warm_start import Start, start_of
-from assay.tasks.language.files import anchored_files
 from assay.version import __version__
 
 WARMUP = "warmup"
@@ -117,8 +115,8 @@ class Plan:
             "warmup": self.warmup,
             "model": self.model,
             "evaluate_every": self.evaluate_every,
-            "recipe": recorded(describe(self.recipe)),
-            "task_settings": recorded(describe(self.task)),
+            "recipe": as_json(describe(self.recipe)),
+            "task_settings": as_json(describe(self.task)),
             "device": where.device,
             "precision": str(self.placement.precision),
             "micro_batch": where.micro_batch,
@@ -173,44 +171,43 @@ def make_plan(
     """
     check_arguments(task, settings, placement, model)
     options.check()
-    options = replace(options, own=options.own.anchored())
+    options = replace(options, own=options.own.anchored(), language=options.language.anchored())
     code, changed = code_of(method, task, options, consent)
     address, found = (None, task) if not isinstance(task, str) else found_task(task, options)
     options = options if not isinstance(method, str) else as_the_method_runs(options, method, found)
     found = changed_task(found, options)
-    model = None if model is None else anchored(model)
+    model = None if model is None else anchored(installed_model(model))
     actor, found = (None, found) if model is None else in_tokens_of(model, found, options.language.task)
     changes = dict(settings or {})
-    if isinstance(method, str):
-        name: str | None = catalogue.find_method(method)[0]
-        preset = chosen_preset(found, bool(data)) if preset is None else preset
-        recipe = catalogue.recipe_for(method, found, {}, actor, preset)
-    else:
-        if preset not in (None, CLASSIC):
-            raise AssayError(f"preset is '{preset}', but recipe '{method.name}' is complete. Give a method's name.")
-        name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
+    name, recipe, preset = recipe_of(method, found, actor, preset, bool(data))
     files = tuple(stamped(file, found) for file in data)
     recipe = with_data(recipe, files) if files else recipe
     recipe = with_changes(recipe, found, model, options, changes)
-    for group in options:
-        steps = group.count_steps(steps, recipe, found)
+    check_plan(recipe, found, placement, options)
+    start = start_of(options.cadence.from_) if options.cadence.from_ and start is None else start
+    default = default_warmup(recipe, found, preset, is_trained=actor is not None or start is not None)
+    warmup, budget = checked_warmup(warmup, found, default), budget_of(steps, recipe, found, options)
+    numbers = (checked_seed(seed), budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
+    recipe, place = with_statistics(recipe, found, seed), (placement, model, files, preset or CLASSIC, options, start)
+    started, accepted = (code, {}) if consent is None else (consent.started, code if changed else {})
+    plan = replace(Plan(recipe, found, *numbers, *place), code=started, accepted=accepted)
+    return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
+
+
+def check_plan(recipe: Recipe, task: Task, placement: Placement, options: RunOptions) -> None:
+    """Refuses values, parts, models, processes and rows that cannot work together."""
     check_values(recipe)
     recipe.check()
-    check_placement(placement, found)
+    check_placement(placement, task)
     check_gathering(options.gathering, recipe, placement)
-    check_rows(found)
-    if options.cadence.from_ and start is None:
-        start = start_of(options.cadence.from_)
-    untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
-    needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
-    warmup = checked_warmup(warmup, found, preset_for(found, preset).warmup if needed else 0)
-    budget = checked_steps(recipe.steps if steps is None else steps)
-    numbers = (checked_seed(seed), budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
-    recipe = with_statistics(recipe, found, seed)
-    plan = Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options, start)
-    started, accepted = (code, {}) if consent is None else (consent.started, code if changed else {})
-    plan = replace(plan, code=started, accepted=accepted)
-    return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
+    check_rows(task)
+
+
+def budget_of(steps: int | None, recipe: Recipe, task: Task, options: RunOptions) -> int:
+    """Returns the steps of a run: as given, or as options count them, else the recipe's own."""
+    for group in options:
+        steps = group.count_steps(steps, recipe, task)
+    return checked_steps(recipe.steps if steps is None else steps)
 
 
 def with_changes(recipe: Recipe, task: Task, model: str | None, options: RunOptions, changes: dict[str, Any]) -> Recipe:
@@ -233,12 +230,6 @@ def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
     return replace(plan, evaluate_every=max(1, plan.steps // evaluations) if evaluations else 0)
 
 
-def found_task(task: str, options: RunOptions) -> tuple[str, Task]:
-    """Returns a task by name or file, with its address."""
-    address = task if catalogue.built_in_task(task) else anchored(task)
-    return address, catalogue.find_task(address, needs_answers=not options.own.scores)
-
-
 def changed_task(task: Task, options: RunOptions) -> Task:
     """Returns the task as each group of options changes it, in order; a reward model adds its scores, and at the end
     scores are mapped from their declared range.
@@ -248,84 +239,13 @@ def changed_task(task: Task, options: RunOptions) -> Task:
     own = options.own
     if own.reward_model is None:
         return with_range(task, own.reward_range)
+    from assay.runs.user_code.reward_model import reward_model
+
     trained = plan_of(own.reward_model)
     loop = Loop(trained.recipe, trained.task, seed=trained.seed, num_steps=trained.steps, placement=trained.placement)
     model = reward_model(own.reward_model, loop)
     task = with_components(task, {"reward_model": model}, {"reward_model": own.reward_model_weight})
     return with_range(task, own.reward_range)
-
-
-def code_of(
-    method: str | Recipe, task: str | Task, options: RunOptions, consent: Consent | None
-) -> tuple[Code, Sequence[str]]:
-    """Returns the digests of the own code that a plan names, and the files that have changed since a run folder
-    recorded them; imports nothing. Recipes and tasks that are values were made from code that is loaded already.
-    """
-    named = [None if not isinstance(method, str) else catalogue.method_address(method)]
-    named += [None if not isinstance(task, str) else catalogue.task_address(task)]
-    sources = [address.source for address in named if address is not None]
-    sources += [source for group in options for source in group.sources()]
-    code, changed = checked_code(sources, options.own.seals(), consent)
-    loaded = [own_sources(value) for value in (method, task) if not isinstance(value, str)]
-    return {source: files for some in (code, *loaded) for source, files in sorted(some.items())}, changed
-
-
-def chosen_preset(task: Task, has_data: bool) -> str:
-    """Returns the preset that a task names; d4rl instead of mujoco if the data come from files."""
-    preset = suite_of(task)
-    return D4RL.suite if has_data and preset == MUJOCO.suite else preset
-
-
-def anchored(address: str) -> str:
-    """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
-    if own := catalogue.task_address(address):
-        return str(own)
-    game, files = catalogue.game_and_files(address)
-    return game + anchored_files(files) if files else address
-
-
-def phases_of(plan: Plan) -> tuple[Phase, ...]:
-    """Returns the phases before the plan's own recipe: the supervised warm-up, then the recipe's phases.
-
-    The warm-up of a pretrained actor, or of its adapters, has the learning rate of `sft` there.
-    """
-    from assay.models.pretrained.transformers import Pretrained
-
-    if not plan.warmup:
-        return plan.recipe.before
-    actor = plan.recipe.actor
-    trained = actor if isinstance(actor, Pretrained) else None
-    recipe = replace(catalogue.recipe_for("sft", plan.task, {}, trained), actor=actor)
-    recipe = adapters.with_adapter_rates(recipe, plan.model, plan.options, plan.settings)
-    return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
-
-
-def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
-    """Returns the plan of a phase: its recipe and steps, the same seed and placement; `policy` is the previous one.
-    None if the phase has nothing to do.
-
-    The warm-up is not evaluated, since the main phase begins with an evaluation; other phases are, if the run is.
-    """
-    warm = phase.name == WARMUP
-    every = max(1, phase.steps // 5)
-    task = plan.task if phase.task is None else phase.task(Scene(plan.task, draw=Draw(plan.seed, (9,)), actor=policy))
-    if task is None:
-        return None
-    return replace(
-        plan,
-        recipe=phase.recipe,
-        task=task,
-        steps=phase.steps,
-        method="sft" if warm else None,
-        settings={},
-        warmup=0,
-        evaluate_every=0 if warm or not plan.evaluate_every else every,
-        options=replace(
-            plan.options, cadence=replace(plan.options.cadence, until="", from_=""), gathering=GatherOptions()
-        ),
-        start=None,
-        more_steps=0,
-    )
 
 
 def repeat_command(plan: Plan) -> str:

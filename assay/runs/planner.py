@@ -30,7 +30,7 @@ from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue
 from assay.runs.config import read_config
 from assay.runs.folder import read_metrics
-from assay.runs.placements import Call, Graph, Mesh, best, by_model, meshes, searched, together
+from assay.runs.placements import Graph, Mesh, PlannedCall, best, by_model, meshes, searched, together
 
 GENERATE, TRAIN, BESIDE = "generate", "train actor", "sampling beside training"
 SCALING = {GENERATE: 0.5, "train": 0.9, "score": 0.8}
@@ -277,12 +277,13 @@ def estimated_graph(recipe: Recipe, shape: Shape, load: Load) -> Graph:
     read = (FROZEN * weights + load.tokens * shape.kept / 2) / BANDWIDTH
     generate = load.answer * max(2 * weights * load.rows / SPEED, read)
     first = (GENERATE,) if recipe.rollout else ()
-    calls = [Call(GENERATE, "actor", generate, SCALING[GENERATE])] if recipe.rollout else []
+    calls = [PlannedCall(GENERATE, "actor", generate, SCALING[GENERATE])] if recipe.rollout else []
     scored = [*(["reference"] if "reference" in recipe.copies else []), *recipe.critics]
-    calls += [Call(f"score {name}", name, score, SCALING["score"], first) for name in scored]
+    calls += [PlannedCall(f"score {name}", name, score, SCALING["score"], first) for name in scored]
     after = tuple(f"score {name}" for name in scored) or first
-    calls += [Call(TRAIN, "actor", train, SCALING["train"], after, first[0] if first else "")]
-    calls += [Call(f"train {name}", name, train, SCALING["train"], after, f"score {name}") for name in recipe.critics]
+    calls += [PlannedCall(TRAIN, "actor", train, SCALING["train"], after, first[0] if first else "")]
+    more = recipe.critics
+    calls += [PlannedCall(f"train {name}", name, train, SCALING["train"], after, f"score {name}") for name in more]
     return Graph(tuple(calls), FROZEN * weights / LINK)
 
 
@@ -327,7 +328,7 @@ def times_of_run(folder: Path, names: Sequence[str]) -> dict[str, dict[int, floa
     }
 
 
-def fitted(call: Call, seconds: Mapping[int, float]) -> Call:
+def fitted(call: PlannedCall, seconds: Mapping[int, float]) -> PlannedCall:
     """Returns the call with the work and scaling of measured seconds: least squares of log seconds = log work - scaling
     log n. One number of GPUs gives the work alone; scaling is between 0 and 1.
     """
@@ -339,7 +340,7 @@ def fitted(call: Call, seconds: Mapping[int, float]) -> Call:
     return replace(call, work=float(np.exp((logs + scaling * counts).mean())), scaling=scaling)
 
 
-def facts_of(planner: Planner, plans: Sequence[Planned]) -> dict[str, Any]:
+def plan_facts(planner: Planner, plans: Sequence[Planned]) -> dict[str, Any]:
     """Returns plans as JSON."""
     calls = {
         call.name: {"seconds_on_one": call.work, "scaling": call.scaling, "measured": call.name in planner.measured}

@@ -18,7 +18,7 @@ import numpy as np
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
-from assay.runs.terminal import printable
+from assay.runs.terminal_curves import printable
 from assay.statistics.intervals import Series, Values
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -10,11 +10,13 @@ import os
 import pickle
 import pkgutil
 import signal
+import sys
 import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -189,7 +191,8 @@ class Processes(Pool):
         ours, theirs = context.Pipe()
         name = f"{job.arm} on {job.task}, seed {job.seed}"
         process = context.Process(target=work, args=(*pickled(job), theirs), name=name)
-        process.start()
+        with without_script():
+            process.start()
         theirs.close()
         return Forked(job, time.monotonic(), process, ours)
 
@@ -206,6 +209,21 @@ class Processes(Pool):
         for child in children:
             ended(child.process, max(0.1, until - time.monotonic()))
             child.pipe.close()
+
+
+@contextmanager
+def without_script() -> Iterator[None]:
+    """Lets processes start without running the user's script again, which they would do to find what it defines: a
+    script without `if __name__ == "__main__"` would train once more in each. Jobs need nothing of it, since objects of
+    a script run in its own process.
+    """
+    main: dict[str, Any] = vars(sys.modules["__main__"])
+    kept: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.update(dict.fromkeys(kept))
+    try:
+        yield
+    finally:
+        main.update(kept)
 
 
 def preloaded() -> list[str]:

@@ -22,7 +22,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from assay.runs.terminal import ASCII_SPARKS, SPARKS, Trace, printable
+from assay.runs.terminal import ASCII_SPARKS, SPARKS, Trace
+from assay.runs.terminal_curves import printable
 from assay.statistics.intervals import number
 
 REFRESH_SECONDS, REFRESH_SHARE = 1 / 8, 0.02

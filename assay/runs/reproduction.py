@@ -3,6 +3,8 @@
 equal      every metric of every step, every held-out score and every tensor of the last checkpoint, bit by bit
 within     largest |a - b| of the weights <= tolerance * largest |a|, and of the mean score alike
 differs    anything else
+
+Tensors have any shape.
 """
 
 from __future__ import annotations
@@ -92,10 +94,10 @@ def reproduce(
         raise AssayError(f"--out is {out}, the run itself. Use another folder.")
     plan = rebuilt_plan(plan, rebuilt, {})
     execute(plan, out, mode=mode)
-    return compared(plan, folder, out, tolerance)
+    return compare_runs(plan, folder, out, tolerance)
 
 
-def compared(plan: Plan, folder: Path, out: Path, tolerance: float) -> Reproduction:
+def compare_runs(plan: Plan, folder: Path, out: Path, tolerance: float) -> Reproduction:
     """Compares the last checkpoints and the journals of two finished runs of one plan."""
     first, second = (store.load(one / "checkpoints") for one in (folder, out))
     assert first is not None, "checked before the second run was started"

@@ -1,6 +1,8 @@
 """Runs a recipe: a self-describing folder, checkpoints, signals, and exact resume.
 
 A run is recipe + task + seed + steps. Killed at any moment and resumed, it equals the uninterrupted run bitwise (CPU).
+
+Weights have the shapes of parameters.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from assay.runs.distributed.ranks import Team
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
 from assay.runs.given import MethodLike, given_data, given_method, given_task
+from assay.runs.given_model import given_model
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.library_versions import check_base
 from assay.runs.options import RunOptions
@@ -46,6 +49,8 @@ from assay.runs.sinks import Sink
 from assay.runs.user_code.known_runs import trust
 from assay.runs.user_code.objects import remember
 from assay.runs.user_code.running import kept_traceback, own_code
+from assay.runs.user_code.workers.crew import crew_of
+from assay.runs.user_code.workers.parts import in_workers
 from assay.runs.warm_start import chosen, weights_from
 from assay.runs.worker import Callback, Listeners, Worker, fitting, restore
 
@@ -83,6 +88,9 @@ def execute(
     """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models start from `weights`, parts
     from the states in `data` that they request by name. `callbacks` and `sinks` are told of every step.
     """
+    for one in callbacks:
+        if not callable(one):
+            raise AssayError(f"callback {one!r:.60} cannot be called. Give a function of step, metrics and policy.")
     listeners = Listeners(tuple(callbacks), tuple(sinks))
     try:
         with kept_traceback(folder), repeatable(plan.placement.deterministic), Team(plan.placement.ranks) as team:
@@ -106,24 +114,22 @@ def executed(
     """Does what `execute` does, on the ranks of a team, which the phases of a run share."""
     check_folder(folder)
     with within_memory(plan.placement, folder):
-        loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+        recipe = in_workers(plan.recipe, plan.options.own.limits, plan.options.own.reward_timeout)
+        loop = Loop(recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     if plan.recipe.certificate is not None:  # refuses a task with too few held-out prompts
         evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)
     own = own_code(plan.accepted, folder)
-    gatherers = gatherers_of(plan, loop, folder)
-    with memory, store.lock(folder), own, gatherers as crew, stop_signals() as signal_seen, Journal(folder) as journal:
+    gatherers, workers = gatherers_of(plan, loop, folder), crew_of(folder)
+    with (
+        memory, store.lock(folder), own, gatherers as crew, stop_signals() as signal_seen, workers,
+        Journal(folder) as journal,
+    ):  # fmt: skip
         try:
             worker = Worker(plan, folder, loop, journal, lambda: signal_seen() or loop.engine.ranks.signal)
-            handed: dict[str, Any] = {}
             if crew is not None and not worker.is_over:
                 crew.ready()
-            if not worker.scores:
-                warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
-                begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
-                loop.engine.load(begun, plan.recipe)
-                if data or handed:
-                    loop.begin({**(data or {}), **handed})
+            handed = {} if worker.scores else started(plan, folder, loop, mode, weights, data, team)
             with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16, shards=plan.placement.shards):
                 if team.num > 1 and not worker.is_over:
                     team.lead(plan, loop, {**(data or {}), **handed}, folder)
@@ -134,6 +140,24 @@ def executed(
         if signal_seen():  # a signal during the last writes also stops the runs that follow
             raise Stopped(folder, signal_seen(), "stopped after it had finished")
         return run
+
+
+def started(
+    plan: Plan,
+    folder: Path,
+    loop: Loop,
+    mode: Mode | None,
+    weights: Mapping[str, Tensor] | None,
+    data: Mapping[str, Any] | None,
+    team: Team,
+) -> dict[str, Any]:
+    """Runs the phases before a recipe and loads the weights that it starts with; returns what the phases hand on."""
+    warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
+    begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
+    loop.engine.load(begun, plan.recipe)
+    if data or handed:
+        loop.begin({**(data or {}), **handed})
+    return handed
 
 
 def check_folder(folder: Path) -> None:
@@ -162,7 +186,7 @@ def train(
     warmup: int | None = None,
     evaluations: int | None = None,
     placement: Placement | None = None,
-    model: str | None = None,
+    model: Any = None,
     data: Any = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
@@ -177,38 +201,28 @@ def train(
 
     `out` defaults to runs/<method>-<task>-<seed>. If the folder holds an unfinished run with the same settings, it is
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
-    the task's demonstrations; `model`, a folder or hub id, replaces the small transformer by a pretrained language
-    model. `data` are files (see `assay.datasets.files`), datasets or dicts of arrays that replace the recipe's own
-    offline datasets. `preset` names a set of default settings: classic, mujoco or d4rl; None takes that of the task.
-    Without a `placement` a pretrained model is trained on a GPU if there is one (see `assay.runs.hardware`), anything
-    else on the CPU. The other options of the command line are keywords of the same name, `max_tokens=300, reward=f`
-    (see `assay.runs.keywords`), or stand in `options`; a reward or tool is an address or a function, several, or a
-    mapping from each to its weight, a judge, loss, advantage, body or wrapper is an address or an object.
+    the task's demonstrations; `model`, a folder, a hub id or (model, tokenizer) of transformers, replaces the small
+    transformer by a pretrained language model. `data` are files (see `assay.datasets.files`), datasets or dicts of
+    arrays that replace the recipe's own offline datasets. `preset` names a set of default settings: classic, mujoco
+    or d4rl; None takes that of the task. Without a `placement` a pretrained model is trained on a GPU if there is
+    one (see `assay.runs.hardware`), anything else on the CPU. The other options of the command line are keywords of
+    the same name, `max_tokens=300, reward=f` (see `assay.runs.keywords`), or stand in `options`; a reward or tool
+    is an address or a function, several, or a mapping from each to its weight, a judge, loss, advantage, body or
+    wrapper is an address or an object.
 
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
     """
-    method, task = given_method(method), given_task(task)
+    method, task, model = given_method(method), given_task(task), given_model(model)
     options, placement, given = with_keywords(options, placement, keywords)
     if placement is None or given:
         placement, options = hardware.chosen(model, options, settings or {}, placement or Placement(), **given)
     plan = make_plan(
-        method,
-        task,
-        steps=steps,
-        seed=seed,
-        settings=settings,
-        warmup=warmup,
-        evaluations=evaluations,
-        placement=placement,
-        model=model,
-        data=given_data(data),
-        preset=preset,
-        options=options,
-    )
-    folder = (
-        checked_path(out, "out") if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
-    )
+        method, task, steps=steps, seed=seed, settings=settings, warmup=warmup, evaluations=evaluations,
+        placement=placement, model=model, data=given_data(data), preset=preset, options=options,
+    )  # fmt: skip
+    named = Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
+    folder = named if out is None else checked_path(out, "out")
     return execute(plan, folder, mode=mode, callbacks=callbacks, sinks=sinks)
 
 

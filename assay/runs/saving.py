@@ -3,6 +3,8 @@
 A snapshot is copied once into the host's memory; training then goes on while a thread writes, hashes and fsyncs it.
 One checkpoint is written at a time: the next one waits. An error of the thread is raised in the training loop, at the
 next step or save.
+
+Tensors have any shape.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ from assay.statistics.intervals import Estimate, cluster_interval, is_binary
 from assay.statistics.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.file_rows import Rows
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.scoring import check_scored
-from assay.tasks.language.textfile import Rows
 from assay.tasks.language.votes import Vote, listed, reordered, sampled
 
 

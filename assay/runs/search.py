@@ -10,15 +10,18 @@ from typing import Any
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.runs import catalogue
+from assay.runs.arms import plain_name
 from assay.runs.checks import checked_folder, checked_seeds
-from assay.runs.comparison import plain_name
 from assay.runs.jobs import Doomed, Failure, Result, run_jobs
 from assay.runs.plan import make_plan
 from assay.runs.pools import Job, Pool, Processes
 from assay.runs.ranges import range_of
+from assay.runs.user_code.running import try_rewards
 from assay.statistics.intervals import inside, widths
-from assay.statistics.tuning import Asked, Choice, Report, Search, Settings, Space, Tuned, TuningPlan, Uniform, Whole
+from assay.statistics.search_space import Choice, Settings, Space, Uniform, Whole
+from assay.statistics.tuning import Asked, Search, Tuned, TuningPlan
 from assay.statistics.tuning import tune as run_search
+from assay.statistics.tuning_journal import Report
 
 MOST_TRIALS = 100_000
 
@@ -84,12 +87,15 @@ class Training:
         self.steps, self.range = planned.steps, range_of(planned.task)
 
     def check(self, space: Space) -> None:
-        """Refuses a setting that the recipe does not have, or that --set fixes, before compute is spent."""
+        """Refuses a setting that the recipe does not have, or that --set fixes, and a broken reward, before compute is
+        spent.
+        """
         for name in self.fixed.keys() & space.settings.keys():
             raise AssayError(f"'{name}' is searched and set by --set {name}={self.fixed[name]}. Use one of the two.")
         for share in (0.001, 0.999):
             tried = {name: each.at(share) for name, each in space.settings.items()}
-            make_plan(self.method, self.task, **{**self.options, "settings": self.fixed | tried})
+            plan = make_plan(self.method, self.task, **{**self.options, "settings": self.fixed | tried})
+        try_rewards(plan.task, plan.recipe)
 
     def job(self, settings: Settings, seed: int, budget_fraction: float) -> Job:
         """Returns the run of these settings, in a folder named by their fingerprint."""

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
+from assay.core.exits import RECEIVED
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -46,12 +48,14 @@ def stop_signals() -> Iterator[Callable[[], int]]:
         if seen[0]:
             raise KeyboardInterrupt
         seen[0] = number
+        RECEIVED.append(time.monotonic())
 
     caught = [number for number in STOPS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, note) for number in caught}
     try:
         yield lambda: seen[0]
     finally:
+        RECEIVED.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -1,4 +1,7 @@
-"""Warm starts: the weights of another run's checkpoint, by folder and step, checked against a run's own models."""
+"""Warm starts: the weights of another run's checkpoint, by folder and step, checked against a run's own models.
+
+Weights have the shapes of parameters.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,8 @@ def weights_from(start: Start, engine: Engine, copies: Mapping[str, Any]) -> dic
     if checkpoint.manifest["files"][store.TENSORS]["sha256"][:16] != start.hash:
         raise AssayError(f"{start.path} has changed since the run was planned. Start it again")
     models = checkpoint.tree["loop"]["engine"]["models"]
-    found = {name: tensor for model in models if model not in copies for name, tensor in named(model, models[model])}
+    kept = (model for model in models if model not in copies)
+    found = {name: tensor for model in kept for name, tensor in tensors_by_path(model, models[model])}
     for model, flat in engine.flats.items():
         if model in copies or (model != "actor" and model not in models):
             continue
@@ -78,8 +82,8 @@ def weights_from(start: Start, engine: Engine, copies: Mapping[str, Any]) -> dic
     return found
 
 
-def named(path: str, value: Any) -> list[tuple[str, Tensor]]:
+def tensors_by_path(path: str, value: Any) -> list[tuple[str, Tensor]]:
     """Returns the tensors of a model's state by full name, those of grown modules too."""
     if isinstance(value, Tensor):
         return [(path, value)]
-    return [pair for name in value for pair in named(f"{path}.{name}", value[name])]
+    return [pair for name in value for pair in tensors_by_path(f"{path}.{name}", value[name])]

@@ -32,6 +32,7 @@ from assay.runs.language import long_pairs_note
 from assay.runs.library_versions import VERSIONS, base_files, check_base, compared_versions, library_versions
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
+from assay.runs.replay import replay_notes
 from assay.runs.result import Run
 from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
@@ -65,7 +66,7 @@ class Worker:
         self.loop = loop
         self.num_parameters = sum(flat.num_parameters for flat in self.loop.engine.flats.values())
         self.alarms = Alarms()
-        self.notes: list[str] = []
+        self.notes = replay_notes(plan.task, folder)
         self.scores: dict[str, list[float]] = {}
         self.seconds: dict[str, float] = {}
         self.ended, self.failure = "", ""
@@ -177,7 +178,7 @@ class Worker:
             num, reference = self.plan.num_starts, self.loop.reference
             found = evaluation.evaluate(self.loop.policy, self.plan.task, num=num, reference=reference)
         self.scores[str(step)] = found.values.tolist()
-        for sample in evaluation.described(found, self.plan.task, SAMPLES):
+        for sample in evaluation.describe_samples(found, self.plan.task, SAMPLES):
             self.journal.sample(step, sample)
         self.count("evaluate", time.perf_counter() - begin)
         return {"evaluation": float(found.values.mean()), **found.more}
@@ -190,7 +191,7 @@ class Worker:
         title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         beside = loop.recipe.watched
         with Display(title, plan.last_step, first_step=loop.progress.step, watched=beside, mode=mode) as display:
-            place = hardware.described(plan.model, loop.engine)
+            place = hardware.describe_precision(plan.model, loop.engine)
             words = place, describe_unused(plan.method, plan.task), describe_studied(plan.method)
             rates = adapter_note(plan.recipe, plan.model, plan.options, plan.settings)
             begun = () if self.is_over else (*words, rates, long_pairs_note(plan.task, plan.recipe))

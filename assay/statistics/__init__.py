@@ -13,14 +13,16 @@ numbers are `Estimate`s: a value with a confidence interval and the count behind
     sensitivity        how far a change of the reward moves the optimal policy
 """
 
+from assay.statistics.aggregates import iqm, mean, median, optimality_gap, probability_of_improvement
 from assay.statistics.curves import performance_profile, sample_efficiency
 from assay.statistics.datasets import described, state_action_coverage, trajectory_quality
 from assay.statistics.intervals import Estimate, difference_interval, mean_interval
 from assay.statistics.passk import coverage, crossover, majority_at_k, majority_vote, pass_at_k, pass_at_k_intervals
-from assay.statistics.scores import bootstrap, compare, iqm, mean, median, optimality_gap, probability_of_improvement
+from assay.statistics.scores import bootstrap, compare
+from assay.statistics.search_space import Choice, Space, Uniform, Whole
 from assay.statistics.sensitivity import largest_shift, optimal_policy, policy_shift
 from assay.statistics.sequential import SequentialTest, decide
-from assay.statistics.tuning import Choice, HyperbandSearch, RandomSearch, Space, TuningPlan, Uniform, Whole, tune
+from assay.statistics.tuning import HyperbandSearch, RandomSearch, TuningPlan, tune
 
 __all__ = [
     "Choice",

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from assay.core.errors import AssayError
+from assay.statistics.aggregates import Statistic, iqm, table
 from assay.statistics.intervals import Estimate, Values
-from assay.statistics.scores import SHARE, WHOLE_LINE, Resampling, Statistic, iqm, table, vectorised
+from assay.statistics.scores import SHARE, WHOLE_LINE, Resampling, vectorised
 
 RESAMPLES = 2000
 

@@ -17,14 +17,12 @@ again, and the end is the same.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,107 +31,11 @@ from assay.core.extras import require
 from assay.core.record import Draw
 from assay.ops import random
 from assay.statistics.intervals import Estimate, difference_interval, mean_interval
+from assay.statistics.search_space import Settings, Space
+from assay.statistics.tuning_journal import Journal, Objective, key_of
 
-Setting: TypeAlias = float | int | str | bool | None
-Settings: TypeAlias = Mapping[str, Setting]
-Report: TypeAlias = Callable[[float, float], None]
-Objective: TypeAlias = Callable[[Settings, int, float, Report], float]
 Scorer: TypeAlias = Callable[[Settings, float], float]
 Asked: TypeAlias = tuple[Settings, int, float]
-
-
-# ---------------------------------------------------------------------------------------------------- space
-@dataclass(frozen=True)
-class Uniform:
-    """A real number, uniform between its ends, or uniform in its logarithm."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        check_ends(self.low, self.high, self.log)
-
-    def at(self, share: float) -> Setting:
-        """Returns the quantile of a share in (0, 1)."""
-        if self.log:
-            return min(self.high, max(self.low, math.exp(between(math.log(self.low), math.log(self.high), share))))
-        return between(self.low, self.high, share)
-
-    def asked(self, name: str, trial: Any) -> Setting:
-        """Returns the suggestion of Optuna's trial."""
-        return float(trial.suggest_float(name, self.low, self.high, log=self.log))
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A whole number from low to high, both included; with `log`, as the floor of a log-uniform number."""
-
-    low: int
-    high: int
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if self.low != int(self.low) or self.high != int(self.high):
-            raise AssayError(f"ends must be whole numbers, got {self.low} and {self.high}: use Uniform for reals")
-        check_ends(self.low, self.high, self.log)
-
-    def at(self, share: float) -> Setting:
-        """Returns the quantile of a share in (0, 1)."""
-        value = Uniform(self.low, self.high + 1, self.log).at(share)
-        return min(self.high, math.floor(float(value or 0.0)))
-
-    def asked(self, name: str, trial: Any) -> Setting:
-        """Returns the suggestion of Optuna's trial."""
-        return int(trial.suggest_int(name, self.low, self.high, log=self.log))
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several options, each as likely as the others."""
-
-    options: tuple[Setting, ...]
-
-    def __post_init__(self) -> None:
-        if not self.options or any(not isinstance(each, float | int | str | bool | None) for each in self.options):
-            raise AssayError(f"options must be one or more numbers, words, booleans or None, got {self.options!r}")
-
-    def at(self, share: float) -> Setting:
-        """Returns the quantile of a share in (0, 1)."""
-        return self.options[math.floor(share * len(self.options))]
-
-    def asked(self, name: str, trial: Any) -> Setting:
-        """Returns the suggestion of Optuna's trial."""
-        return self.options[int(trial.suggest_categorical(name, list(range(len(self.options)))))]
-
-
-@dataclass(frozen=True)
-class Space:
-    """The settings to search, by name."""
-
-    settings: Mapping[str, Uniform | Whole | Choice]
-
-    def __post_init__(self) -> None:
-        if not self.settings:
-            raise AssayError("settings must name at least one setting to search, got none: name one")
-
-    def sample(self, draw: Draw) -> dict[str, Setting]:
-        """Draws independent values, a hash of the draw: the same on every call and machine."""
-        shares = random.uniform(draw, np.arange(len(self.settings)))
-        return {name: each.at(float(share)) for (name, each), share in zip(self.settings.items(), shares, strict=True)}
-
-
-def between(low: float, high: float, share: float) -> float:
-    """Interpolates between the ends, never beyond them."""
-    return min(high, max(low, low + (high - low) * share))
-
-
-def check_ends(low: float, high: float, log: bool) -> None:
-    """Refuses ends that are not finite and in order, or not positive on a logarithmic scale."""
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise AssayError(f"low and high must be finite and in order, got {low} and {high}: swap or change them")
-    if log and low <= 0:
-        raise AssayError(f"low must be above 0 on a logarithmic scale, got {low}: raise it or drop log")
 
 
 # ---------------------------------------------------------------------------------------------------- plan and result
@@ -265,76 +167,6 @@ class HyperbandSearch:
         return []
 
 
-# ---------------------------------------------------------------------------------------------------- journal
-@dataclass
-class Journal:
-    """Finished runs by (settings, seed, fraction), in memory and, with a path, as JSON lines on disk."""
-
-    path: Path | None
-    header: str
-    runs: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.path is None:
-            return
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]  # a run whose line was cut off by a kill is run again
-        if whole != text:
-            self.path.write_text(whole, encoding="utf-8")
-        rows = [self.parsed(line, number) for number, line in enumerate(whole.splitlines(), 1)]
-        if not rows:
-            self.append({"search": self.header})
-        elif rows[0].get("search") != self.header:
-            raise AssayError(f"{self.path} is the journal of another space, plan or search: name another path")
-        self.runs.update({row["key"]: as_score(row["score"]) for row in rows[1:]})
-
-    def parsed(self, line: str, number: int) -> dict[str, Any]:
-        """Parses one line; refuses anything but a JSON object."""
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise AssayError(f"line {number} of {self.path} is not JSON ({error}): remove the line") from error
-        if not isinstance(row, dict) or not ({"search"} <= set(row) or {"key", "score"} <= set(row)):
-            raise AssayError(f"line {number} of {self.path} is not a run of a search: remove the line")
-        return row
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Writes a line and flushes it to disk."""
-        if self.path is None:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def score(self, objective: Objective, settings: Settings, seed: int, fraction: float) -> float:
-        """Returns the score of a run, from the journal or by running it."""
-        key = key_of(settings, seed, fraction)
-        if key not in self.runs:
-            curve: list[tuple[float, float]] = []
-            score = as_score(objective(settings, seed, fraction, lambda part, value: curve.append((part, value))))
-            known = score if math.isfinite(score) else None
-            curve = [(float(part), float(value)) for part, value in curve if math.isfinite(value)]
-            self.append({"key": key, "score": known, "curve": curve})
-            self.runs[key] = score
-        return self.runs[key]
-
-
-def key_of(settings: Settings, seed: int, fraction: float) -> str:
-    """Returns the name of a run: equal settings, seed and share of the budget are one run."""
-    return json.dumps([dict(settings), seed, fraction], sort_keys=True)
-
-
-def as_score(value: Any) -> float:
-    """Returns the score as a number; -infinity for a failed run."""
-    try:
-        score = -math.inf if value is None else float(value)
-    except (TypeError, ValueError) as error:
-        raise AssayError(f"the objective must return a number, got {value!r}: return the score of the run") from error
-    return score if math.isfinite(score) else -math.inf
-
-
 # ---------------------------------------------------------------------------------------------------- tuning
 def tune(
     space: Space,
@@ -356,24 +188,19 @@ def tune(
     log = Journal(journal, repr((space, plan, search)))
     spent: dict[str, float] = {}
 
-    def score(settings: Settings, fraction: float) -> float:
-        spent.update({key_of(settings, seed, fraction): fraction for seed in plan.tuning_seeds})
-        foresee([settings], plan.tuning_seeds, fraction)
-        return float(np.mean([log.score(objective, settings, seed, fraction) for seed in plan.tuning_seeds]))
-
     def foresee(drawn: Sequence[Settings], seeds: Sequence[int], fraction: float) -> None:
         runs = [(settings, seed, fraction) for settings in drawn for seed in seeds]
         if lacking := [run for run in runs if key_of(*run) not in log.runs]:
             ahead(lacking)
 
+    def score(settings: Settings, fraction: float) -> float:
+        spent.update({key_of(settings, seed, fraction): fraction for seed in plan.tuning_seeds})
+        foresee([settings], plan.tuning_seeds, fraction)
+        return float(np.mean([log.score(objective, settings, seed, fraction) for seed in plan.tuning_seeds]))
+
     foresee(search.foreseen(space, plan), plan.tuning_seeds, 1.0)
     trials = search.trials(space, plan, score)
-    whole = [each for each in trials if each.fraction == 1.0 and math.isfinite(each.score)]
-    if not whole:
-        raise AssayError(
-            f"none of {len(trials)} trials has a finite score at full budget: fix the objective or the space"
-        )
-    best = max(whole, key=lambda each: each.score)
+    best = best_of(trials)
     tuned = [log.score(objective, best.settings, seed, 1.0) for seed in plan.tuning_seeds]
     foresee([best.settings], plan.reporting_seeds, 1.0)
     fresh = fresh_scores(log, objective, best, plan.reporting_seeds)
@@ -385,8 +212,17 @@ def tune(
         tuning_steps=round(plan.steps_per_run * math.fsum(spent.values())),
         tuning=mean_interval(tuned, level, binary=False),
         reported=mean_interval(fresh, level, binary=False),
-        optimism=difference_interval(tuned, fresh, paired=False, level=level),
+        optimism=difference_interval(tuned, fresh, paired=False, level=level, binary=False),
     )
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """Returns the trial with the largest score at full budget, the first of equals."""
+    whole = [each for each in trials if each.fraction == 1.0 and math.isfinite(each.score)]
+    if not whole:
+        what = "has a finite score at full budget: fix the objective or the space"
+        raise AssayError(f"none of {len(trials)} trials {what}")
+    return max(whole, key=lambda each: each.score)
 
 
 def fresh_scores(log: Journal, objective: Objective, best: Trial, seeds: Sequence[int]) -> list[float]:

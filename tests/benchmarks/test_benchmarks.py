@@ -107,6 +107,7 @@ def test_the_output_layer_of_one_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(failed) <= {"Liger, known slope"}, "which needs its package, and a GPU"
 
 
+@pytest.mark.all_cases
 @pytest.mark.filterwarnings("ignore")
 def test_pretrained_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("transformers", reason="the extra 'language' is not installed")
@@ -198,6 +199,7 @@ def test_a_step_is_timed_whatever_the_ranks(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.endswith("weights are equal\n")
 
 
+@pytest.mark.all_cases
 def test_weights_reach_a_sampler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert weights.main(["--toy", "--device", "cpu", "--out", str(tmp_path / "weights.json")]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])

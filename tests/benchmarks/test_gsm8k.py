@@ -66,6 +66,7 @@ def test_a_run_in_two_pieces_is_the_run_in_one(words: list[str], tmp_path: Path)
     assert len(list((tmp_path / "runs").glob("before-*.json"))) == 1, "known after the first run"
 
 
+@pytest.mark.all_cases
 def test_a_run_that_has_no_time_for_its_scores_is_scored_later(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +75,7 @@ def test_a_run_that_has_no_time_for_its_scores_is_scored_later(
     assert row_of(["rloo", *words, "--resume"], tmp_path / "row.json", 0)["status"] == "done"
 
 
-@pytest.mark.parametrize("method", ["dr-grpo", "dapo"])
+@pytest.mark.parametrize("method", [pytest.param("dr-grpo", marks=pytest.mark.all_cases), "dapo"])
 def test_the_other_methods_of_the_table_run(method: str, words: list[str], tmp_path: Path) -> None:
     """The demonstrations have more tokens than --max-tokens allows, as some of GSM8K have."""
     row = row_of([method, *words], tmp_path / "row.json", 0)

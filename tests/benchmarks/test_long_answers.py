@@ -33,6 +33,7 @@ def test_methods_run_on_a_tiny_pretrained_model(
         with monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(stand_in))
             found = run(key, folder, max_tokens, device)
+        with monkeypatch.context() as patch:
             patch.chdir(folder)
             assert told.read_text().splitlines()[:2] == ["-m", "assay"]
             assert main(told.read_text().splitlines()[2:]) == 0

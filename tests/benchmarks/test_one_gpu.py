@@ -93,7 +93,9 @@ def test_parts_that_do_not_make_a_step_are_refused(asked: str, monkeypatch: pyte
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("cases", "at_once", "warm"), [("ab", 0, 0), ("b", 8, 2)])
+@pytest.mark.parametrize(
+    ("cases", "at_once", "warm"), [pytest.param("ab", 0, 0, marks=pytest.mark.all_cases), ("b", 8, 2)]
+)
 def test_steps_of_the_peer_are_made_of_parts(
     cases: str, at_once: int, warm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +122,7 @@ def test_steps_of_the_peer_are_made_of_parts(
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(RuntimeError, marks=pytest.mark.all_cases)])
 def test_steps_of_the_peer_outlive_its_run(
     error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,7 @@ def test_the_held_out_score_is_the_raw_return_of_the_same_starts() -> None:
 
 # ---------------------------------------------------------------------------------------------------- arms
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", ["sac", "td3", pytest.param("ppo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["sac", "td3", pytest.param("ppo", marks=pytest.mark.all_cases)])
 @pytest.mark.parametrize("side", peers_control.SIDES)
 def test_an_arm_of_control(side: str, method: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for package in ("mujoco", "stable_baselines3") if side != "assay" else ("mujoco",):

@@ -30,6 +30,8 @@ def test_the_end_of_a_command_is_read() -> None:
     assert judged(0, "", STEPS[:-1]) == (BROKE, "4 of 5 steps")
     assert judged(0, "", odd) == (BROKE, "loss/PolicyGradient is nan")
     assert judged(2, "assay: X is 1. Use 2", []) == (REFUSED, "X is 1. Use 2")
+    late = "assay: reward r did not return within 120 s. After fixing it, resume with: assay resume run"
+    assert judged(2, late, [])[0] == BROKE, "the first step had begun"
     assert judged(2, "assay: X is 1. Use 2", STEPS) == (BROKE, "assay: X is 1. Use 2"), "after three steps it is late"
     assert judged(1, "Traceback (most recent call last):\nKeyError: 'x'", []) == (BROKE, "KeyError: 'x'")
 
@@ -38,6 +40,8 @@ def test_phases_and_warm_ups_are_short(tmp_path: Path) -> None:
     words = user_files.command_of("oreal", "signed", tmp_path, tmp_path / "run")
     assert "--set=before.tokens.steps=2" in words
     assert f"{tmp_path / 'rewards.py'}:signed" in words
+    words = user_files.command_of("prerl-dsrl", "signed", tmp_path, tmp_path / "run")
+    assert not any("before." in word for word in words), "its phase is left out with --model"
     words = user_files.command_of("sac", "falls", tmp_path, tmp_path / "run")
     assert "--set=source.warmup=5" in words
     assert words[words.index("--data") + 1] == str(tmp_path / "falls.npz")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from assay.claims.laws import cases
-from assay.claims.laws.bench import STANDARD, term_cases
+from assay.claims.laws.bench import term_cases
+from assay.claims.laws.benches import STANDARD
 from assay.core.record import Experience
 from assay.ops import groups
 

@@ -136,13 +136,27 @@ NETWORKS = """
     class Helper(nn.Module):
         def __init__(self, width):
             super().__init__()
+
+    class Tokens(nn.Module):
+        def __init__(self, vocab_size):
+            super().__init__()
+            self.embedding, self.cell = nn.Embedding(vocab_size, 8), nn.GRU(8, 8, batch_first=True)
+
+        def forward(self, tokens):
+            return self.cell(self.embedding(tokens))[0]
+
+    class Peeking(Tokens):
+        def forward(self, tokens):
+            return self.embedding(tokens).flip(1)
 """
 
 
 def test_networks(tmp_path: Path) -> None:
     found = reports(tmp_path, NETWORKS)
-    assert {name: report.kind for name, report in found.items()} == {"Wide": "network", "Mixing": "network"}
-    assert found["Wide"].held
+    assert {report.kind for report in found.values()} == {"network"}
+    assert {name: report.held for name, report in found.items()} == {
+        "Wide": True, "Mixing": False, "Tokens": True, "Peeking": False
+    }  # fmt: skip
     assert "rows_alone" in broken(found["Mixing"])
 
 

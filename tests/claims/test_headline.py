@@ -7,7 +7,8 @@ from assay.claims import About, Claims, Exact, Expect, Measured, headline, headl
 from assay.claims.claim import Measured as Claim
 from assay.core.errors import AssayError
 from assay.recipes.presets import TABLE
-from assay.report.methods import counted, method_rows, verdict_word
+from assay.report.method_tables import counted, verdict_word
+from assay.report.methods import method_rows
 from assay.runs import catalogue
 
 
@@ -89,8 +90,8 @@ def test_a_claim_expects_above_and_is_about_a_mechanism_unless_it_says_otherwise
     assert (claim.expect, claim.about) == (Expect.ABOVE, About.MECHANISM)
 
 
-UNSTATED = {"reward-model"}
-"""Methods without a measured claim: a base that others compose."""
+UNSTATED = {"reward-model", "adcl-egsr", "qwenlong-l1"}
+"""Methods without a measured claim: a base that others compose, and two whose departures say that it is to come."""
 
 
 def test_every_method_that_is_counted_states_a_headline() -> None:
@@ -103,8 +104,9 @@ def test_every_method_that_is_counted_states_a_headline() -> None:
 
 def test_the_text_of_a_claims_file_tells_shared_headlines_too() -> None:
     for key in ("grpo", "rloo", "dpo", "gspo"):
-        told = headline_texts.stated(headline_texts.FOLDER.with_name(f"{key}.py"))
-        assert told == headline.abouts(key)
+        told, right = headline_texts.stated(headline_texts.FOLDER.with_name(f"{key}.py")), headline.abouts(key)
+        assert told.items() <= right.items(), "others, of shared functions that state no headline, are not told"
+        assert {name for name, about in right.items() if about == About.HEADLINE.value} <= told.keys()
 
 
 def test_a_studied_method_has_no_verdict_and_is_not_counted() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay.claims import stamps, verdicts
+from assay.claims import measuring, stamps, verdicts
 from assay.claims.claim import Claims, Computed, Exact, Measured
 from assay.core.errors import AssayError
 
@@ -45,7 +45,7 @@ def record(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(module, "find_claims", lambda name: CLAIMS)
     monkeypatch.setattr(verdicts, "record_path", lambda name: tmp_path / f"{name}.json")
     former = Measured("former", "", one_more, 0.1, seeds=3)
-    entries = [verdicts.measure("rloo", claim, tmp_path) for claim in (KEPT, former)]
+    entries = [measuring.measure("rloo", claim, tmp_path) for claim in (KEPT, former)]
     path = verdicts.write("rloo", [one for one in entries if one is not None])
     path.write_text(json.dumps(json.loads(path.read_text()) | {"mutants": {"caught": 7}}))
     return path

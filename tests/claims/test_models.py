@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from assay.claims.laws.actor import ACTOR, check_actor
 from assay.claims.laws.cases import CHOICES, TOKENS, TORQUES
 from assay.claims.laws.critic import CRITIC, check_critic
-from assay.claims.laws.rollout import EXPLORE
+from assay.claims.laws.explore import EXPLORE
 from assay.core import slots
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored, State

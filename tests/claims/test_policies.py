@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.claims import verdicts
+from assay.claims import measuring, verdicts
 from assay.claims.claim import Final, Measured
 from assay.claims.metrics import AnswerProbability, Area, AtEqual, DistinctAt, Largest, PassAt
 from assay.core.errors import AssayError
@@ -88,14 +88,14 @@ def test_tasks_without_texts_are_refused() -> None:
 
 def test_a_measured_claim_takes_a_metric_of_the_policy(tmp_path: Path) -> None:
     claim = Measured("pass@8", "lock:digits=1", grpo(PLACES), reinforce(BIGRAMS), PassAt(8, 16, 32), seeds=2, steps=3)
-    found = verdicts.measure("grpo", claim, tmp_path, workers=1)
+    found = measuring.measure("grpo", claim, tmp_path, workers=1)
     assert found is not None
     folders = sorted(tmp_path.glob("grpo-*/seed-*"))
     assert len(folders) == 2
     assert all(0.0 < value <= 1.0 for value in found["ours"])
     assert found["ours"] != found["theirs"]
     final = Measured("score", "lock:digits=1", grpo(PLACES), 0.0, Final("pass_rate"), seeds=2, steps=3)
-    again = verdicts.measure("grpo", final, tmp_path, workers=1)
+    again = measuring.measure("grpo", final, tmp_path, workers=1)
     assert again is not None
     assert np.mean(again["ours"]) > 0.1
 
@@ -137,7 +137,7 @@ def test_a_metric_of_both_needs_two_recipes_and_a_metric_that_is_there() -> None
 
 def test_a_metric_of_both_is_measured_on_pairs_of_runs(tmp_path: Path) -> None:
     claim = Measured("m", "lock:digits=1", grpo(PLACES), reinforce(PLACES), AtEqual("pass@64"), seeds=2, steps=4)
-    found = verdicts.measure("grpo", claim, tmp_path)
+    found = measuring.measure("grpo", claim, tmp_path)
     assert found is not None
     lines = [
         [read_metrics(path.parent) for path in sorted(tmp_path.glob(f"{name}-*/seed-*/metrics.jsonl"))]

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay.claims.laws.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
+from assay.claims.laws.reward import REWARD, check_reward
+from assay.claims.laws.reward_functions import REWARD_FUNCTION, RewardFunction
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene, TextTask
 from assay.parts.rewards.combine import StandardisedInGroup, Weighted, WeightedSum

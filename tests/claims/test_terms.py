@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims.laws.bench import STANDARD, Bench, benches_of
+from assay.claims.laws.benches import STANDARD, Bench, benches_of
 from assay.claims.laws.critic import CRITIC_LOSS
 from assay.claims.laws.objective import OBJECTIVE, check_objective
 from assay.claims.laws.regularizer import REGULARIZER

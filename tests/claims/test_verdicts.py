@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from assay import recipes
-from assay.claims import find, records, stamps, verdicts
+from assay.claims import find, measuring, records, stamps, verdicts
 from assay.claims.claim import Average, Claims, Computed, DecisionsTo, Exact, Expect, Final, Gain, Measured
 from assay.claims.find import all_claims
 from assay.cli import main as cli
@@ -220,41 +220,41 @@ def state_claims(monkeypatch: pytest.MonkeyPatch, **claims: Claims) -> None:
 
 
 def test_functions_are_measured_and_judged(tmp_path: Path, method: str) -> None:
-    found = verdicts.measure(method, CLAIM, tmp_path)
+    found = measuring.measure(method, CLAIM, tmp_path)
     assert found is not None
     assert found["verdict"] == "holds"
     assert found["estimate"] == pytest.approx(1.0)
     assert len(found["ours"]) == len(found["theirs"]) == 6
-    assert verdicts.judged(CLAIM, [0.1, 0.2], [0.1, 0.2])[1] == "inconclusive"
+    assert measuring.judged(CLAIM, [0.1, 0.2], [0.1, 0.2])[1] == "inconclusive"
 
 
 def test_recipes_are_trained_on_paired_seeds_and_runs_are_shared(tmp_path: Path) -> None:
     claim = Measured("m", "bandit", recipes.rloo(TABLE), recipes.reinforce(TABLE), seeds=2, steps=2)
-    found = verdicts.measure("rloo", claim, tmp_path)
+    found = measuring.measure("rloo", claim, tmp_path)
     assert found is not None
     assert len(list(tmp_path.rglob("metrics.jsonl"))) == 4
     stamps = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("metrics.jsonl"))]
-    again = verdicts.measure("rloo", replace(claim, metric=Gain(), name="n"), tmp_path)
+    again = measuring.measure("rloo", replace(claim, metric=Gain(), name="n"), tmp_path)
     assert again is not None
     assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("metrics.jsonl"))] == stamps
 
 
 def test_a_deadline_leaves_it_unfinished(tmp_path: Path) -> None:
     claim = Measured("m", "bandit", recipes.rloo(TABLE), 0.5, seeds=2, steps=2)
-    assert verdicts.measure("rloo", claim, tmp_path, deadline=0.0) is None
+    assert measuring.measure("rloo", claim, tmp_path, deadline=0.0) is None
 
 
 def test_a_run_that_breaks_is_no_verdict(tmp_path: Path) -> None:
     broken = recipes.rloo(TABLE).set("policy.weight_decay", 1e40)
     with pytest.raises(AssayError, match="guard"):
-        verdicts.measure("rloo", Measured("m", "bandit", broken, 0.5, seeds=2, steps=3), tmp_path)
+        measuring.measure("rloo", Measured("m", "bandit", broken, 0.5, seeds=2, steps=3), tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------- files
 @pytest.fixture
 def written(tmp_path: Path, method: str) -> Path:
     """A verdict file of the method's claims."""
-    entry = verdicts.measure(method, CLAIM, tmp_path / "work")
+    entry = measuring.measure(method, CLAIM, tmp_path / "work")
     assert entry is not None
     return verdicts.write(method, [entry], tmp_path / "verdicts")
 
@@ -341,11 +341,11 @@ def test_stamping_adds_a_machine_kind_and_nothing_else(written: Path, monkeypatc
 
 def test_replaying_a_seed_stamps_a_verdict_only_if_it_gives_the_same(written: Path, tmp_path: Path) -> None:
     edited(written, with_old_stamp, redigest=True)
-    assert verdicts.replayed("rloo", tmp_path / "work", written.parent)
+    assert measuring.replayed("rloo", tmp_path / "work", written.parent)
     assert verdicts.states("rloo", verdicts.read("rloo", written), run=True) == {"ours is larger": stamps.FITS}
     edited(written, with_old_stamp, redigest=True)
     edited(written, lambda v: v["claims"][0]["ours"].__setitem__(0, 9.0), redigest=True)
-    assert not verdicts.replayed("rloo", tmp_path / "work", written.parent)
+    assert not measuring.replayed("rloo", tmp_path / "work", written.parent)
 
 
 def test_the_command_measures_writes_and_then_finds_nothing_to_do(
@@ -377,7 +377,7 @@ def test_a_replication_has_other_seeds_and_leaves_the_verdict_as_it_is(
     assert cli.main(["claim", "rloo", "--replicate", *places]) == 0
     assert capsys.readouterr().out.count("holds") == 2
     with monkeypatch.context() as late:
-        late.setattr(verdicts, "measure", lambda *args, **settings: None)
+        late.setattr(measuring, "measure", lambda *args, **settings: None)
         assert cli.main(["claim", "rloo", "--replicate", "--budget", "1", *places]) == 0
         assert "unfinished" in capsys.readouterr().out, "what the budget left out is said"
     other = replace(CLAIM, ours=one_in_ten, theirs=lambda seed: 1.0 + one_in_ten(seed))
@@ -457,9 +457,9 @@ def test_short_verdicts_come_out_again(short: str, tmp_path: Path) -> None:
     )
     old = {claim["name"]: claim for claim in committed["claims"]}
     for claim in find.find_claims(short).measured:
-        found = verdicts.measure(short, claim, tmp_path, seeds=[0])
+        found = measuring.measure(short, claim, tmp_path, seeds=[0])
         assert found is not None
-        for side in verdicts.SIDES:
+        for side in stamps.SIDES:
             scores = old[claim.name][side]
             if here == there and "ATEN_CPU_CAPABILITY" not in os.environ:
                 assert found[side][0] == pytest.approx(scores[0], abs=1e-9)
@@ -475,7 +475,7 @@ def looked_at(difference: Sequence[float], looks: int, minutes: float = 5.0) -> 
 
 def test_an_undecided_claim_gets_more_seeds_until_it_is_decided(tmp_path: Path) -> None:
     difference = [0.5, -0.5, 0.6, -0.4, *[1.0, 1.4, 0.6, 1.2] * 4]
-    found = verdicts.measure("rloo", looked_at(difference, looks=5), tmp_path)
+    found = measuring.measure("rloo", looked_at(difference, looks=5), tmp_path)
     assert found is not None
     assert found["verdict"] == "holds"
     assert 4 < len(found["seeds"]) < 20
@@ -484,8 +484,8 @@ def test_an_undecided_claim_gets_more_seeds_until_it_is_decided(tmp_path: Path) 
 
 def test_a_claim_stays_undecided_at_its_last_look_and_within_its_minutes(tmp_path: Path) -> None:
     noise = [(-1.0) ** seed for seed in range(12)]
-    found = verdicts.measure("rloo", looked_at(noise, looks=3), tmp_path)
-    short = verdicts.measure("rloo", looked_at(noise, looks=3, minutes=1e-9), tmp_path)
+    found = measuring.measure("rloo", looked_at(noise, looks=3), tmp_path)
+    short = measuring.measure("rloo", looked_at(noise, looks=3, minutes=1e-9), tmp_path)
     assert found is not None
     assert short is not None
     assert (found["verdict"], len(found["seeds"])) == ("inconclusive", 12)

@@ -75,18 +75,24 @@ def test_list_gives_every_method_with_its_parts_and_claims(assay: Command) -> No
     rows = answered(assay("list", "--json"))
     assert sorted(row["name"] for row in rows) == sorted(catalogue.methods())
     for row in rows:
-        assert {"name", "family", "base", "paper", "worlds", "parts", "claims", "verdict", "state"} <= set(row)
+        assert {"name", "family", "base", "paper", "kinds", "parts", "claims", "verdict", "state"} <= set(row)
         assert row["parts"]
         assert all(isinstance(part, str) for part in row["parts"])
         assert row["claims"]
         assert row["verdict"] is None or "verdict" in row["verdict"]
 
 
+def test_the_former_name_of_kind_works_and_warns(assay: Command) -> None:
+    with pytest.warns(DeprecationWarning, match="--world is now --kind"):
+        former = assay("list", "--world", "continuous-control", "--json")
+    assert former[:2] == assay("list", "--kind", "continuous-control", "--json")[:2]
+
+
 @pytest.mark.parametrize("name", sorted(catalogue.methods()))
 def test_show_gives_the_formula_the_settings_and_the_departures(assay: Command, name: str) -> None:
     facts = answered(assay("show", name, "--json"))
     assert facts["name"] == name
-    assert {"text", "parts", "recipe", "settings", "departs", "claims", "verdict", "paper", "worlds"} <= set(facts)
+    assert {"text", "parts", "recipe", "settings", "departs", "claims", "verdict", "paper", "kinds"} <= set(facts)
     code, out, errors = assay("show", name)
     assert (code, errors) == (0, "")
     assert all(word in out for word in (name, "family", "base" if facts["base"] is None else "what it changes in"))
@@ -106,8 +112,11 @@ def test_show_lists_the_settings_only_where_all_are_wanted(assay: Command) -> No
         (["imitation"], {"sft", "bc"}),
         (["--family", "imitation"], {"sft", "bc"}),
         (["--changes", "certificate"], {"hc-rlhf"}),
-        (["--changes", "reward", "--world", "language", "--family", "preference"], {"arenarl", "mpo-meta", "spct-grm"}),
-        (["--world", "preference-pairs"], {"sft", "dpo", "copg", "dpo-q-function", "reward-model"}),
+        (["--changes", "reward", "--kind", "language", "--family", "preference"], {"arenarl", "mpo-meta", "spct-grm"}),
+        (
+            ["--kind", "preference-pairs"],
+            {"sft", "dpo", "ipo", "simpo", "orpo", "copg", "dpo-q-function", "reward-model"},
+        ),
     ],
 )
 def test_list_keeps_what_is_asked_for(assay: Command, words: list[str], kept: set[str]) -> None:
@@ -380,11 +389,13 @@ TRAIN = {
     "no name": (["ppo", "--set", "=3"], "part.field=value"),
     "no value": (["ppo", "--set", "rollout.num_envs="], "part.field=value"),
     "too few betas": (["a2c", "--set", "policy.betas=0.9"], "Adam needs two"),
-    "control method on tokens": (["sac", "--task", "countdown"], "'sac' works in these worlds: continuous control"),
+    "control method on tokens": (
+        ["sac", "--task", "countdown"], "'sac' works on these kinds of task: continuous control"
+    ),
     "discrete method on torques": (["dqn", "--task", "pendulum"], "with continuous actions. Use sac"),
     "continuous method on choices": (["sac", "--task", "cartpole"], "with discrete actions. Use dqn"),
     "torques method on buttons": (["td3", "--task", "cartpole"], "task 'cartpole' is control"),
-    "cloning tokens": (["bc", "--task", "addition"], "'bc' works in"),
+    "cloning tokens": (["bc", "--task", "addition"], "'bc' works on these kinds of task"),
     "a group of one": (["grpo", "--task", "addition-1", "--set", "group_size=1"], "Use at least 2"),
     "a pair of one": (["dpo", "--task", "addition-1", "--set", "group_size=1"], "PairUp"),
     "no steps": (["ppo", "--steps", "0"], "steps is 0. Use at least 1"),
@@ -473,8 +484,8 @@ OTHERS = {
     "a family that is not": (["list", "foo"], "Choose one of: credit assignment"),
     "two families": (["list", "safe", "--family", "offline"], "the family is 'safe' and --family 'offline'"),
     "a slot that no method changes": (["list", "--changes", "foo"], "--changes is 'foo'"),
-    "a difference in no world": (["diff", "grpo", "--world", "moon"], "there is no world 'moon' to compare in"),
-    "a difference of worlds apart": (["diff", "sft", "sac"], "have no world in common"),
+    "a difference on no kind of task": (["diff", "grpo", "--kind", "moon"], "no kind of task 'moon' to compare on"),
+    "a difference of worlds apart": (["diff", "sft", "sac"], "have no kind of task in common"),
     "show nothing": (["show"], "required: name"),
     "a beginning of an option of data": (["data", "make", "bandit", "random", "--ep", "1"], "Did you mean --episodes?"),
     "claim an unknown method": (["claim", "pppo"], "Did you mean 'ppo'?"),

@@ -20,6 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.store import lock
 from assay.report import journal, page, watch
 from assay.report.comparison import print_report
+from assay.runs.arms import plain_name
 from assay.statistics.intervals import mean_interval
 from tests.cli.browser import Browser, binary
 
@@ -195,6 +196,24 @@ def test_failed_and_missing_runs_are_in_the_rows_and_not_in_the_scores(tmp_path:
             make_run(tmp_path / "free" / method / f"seed-{seed}", method, seed=seed)
     rows = page.gather([tmp_path / "free"])["comparison"]["rows"]
     assert [row["missing"] for row in rows] == [[], [1], []], "a seed that another arm has besides all of ppo's"
+
+
+def test_tasks_of_files_have_the_name_of_the_comparison_or_that_of_the_files(tmp_path: Path) -> None:
+    """A run records whole paths; the comparison says which run is missing by the words of the command."""
+    recorded, base = "/home/me/data/train.jsonl,/home/me/data/test.jsonl", tmp_path / "runs"
+    facts: dict[str, Any] = {"arms": [{"name": "grpo"}], "tasks": ["data/train.jsonl,data/test.jsonl"]}
+    for seed in (0, 1):
+        make_run(base / "grpo" / plain_name(facts["tasks"][0]) / f"seed-{seed}", task=recorded, seed=seed)
+    facts["failures"] = [{"arm": "grpo", "task": facts["tasks"][0], "seed": 1, "reason": "out of memory"}]
+    (base / "comparison.json").write_text(json.dumps(facts))
+    (row,) = page.gather([base])["comparison"]["rows"]
+    assert (row["task"], row["seeds"], row["missing"]) == ("data/train.jsonl,data/test.jsonl", 2, [])
+    make_run(base / "free" / "seed-7", task=recorded, seed=7)
+    assert page.gather([base])["tasks"] == facts["tasks"], "a run of the same files beside the comparison"
+    make_run(tmp_path / "free" / "a", task=recorded)
+    assert page.gather([tmp_path / "free"])["tasks"] == ["train.jsonl,test.jsonl"]
+    make_run(tmp_path / "free" / "b", task=recorded.replace("me", "you"))
+    assert page.gather([tmp_path / "free"])["tasks"] == [recorded, recorded.replace("me", "you")]
 
 
 def test_scores_are_pooled_over_tasks_only_where_every_range_is_known(tmp_path: Path) -> None:

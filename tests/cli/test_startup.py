@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -10,9 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from assay.cli import remembered
 from assay.cli.main import parser
+from assay.cli.method_commands import made_sheet
+from assay.report import sheet
+from assay.report.sheet import Block
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_TORCH = """
@@ -64,7 +69,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return []
 
 
-def test_what_was_shown_is_shown_again_until_a_file_changes(
+def test_what_was_printed_is_printed_again_until_a_file_changes(
     runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(options: argparse.Namespace) -> int:
@@ -74,20 +79,57 @@ def test_what_was_shown_is_shown_again_until_a_file_changes(
 
     said = []
     for _ in range(2):
-        assert remembered.remembered(asked("show", "grpo"), run) == 0
+        assert remembered.remembered(asked("diff", "grpo"), run) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] == "\x1b[1mgrpo\x1b[0m é\n"
-    assert runs == ["show"]
-    remembered.remembered(asked("show", "grpo", "--all"), run)
+    assert runs == ["diff"]
+    remembered.remembered(asked("show", "grpo", "--json"), run)
     assert len(runs) == 2
     (tmp_path / "package" / "one.py").write_text("ab")
-    remembered.remembered(asked("show", "grpo"), run)
+    remembered.remembered(asked("diff", "grpo"), run)
     assert len(runs) == 3
     assert len(list((tmp_path / "cache").rglob("*.txt"))) == 1, "those of the former package are gone"
 
 
+def test_what_is_shown_of_a_method_is_kept_for_every_terminal_until_a_file_changes(
+    runs: list[str], tmp_path: Path
+) -> None:
+    def make(name: str, everything: bool) -> list[Block]:
+        runs.append(name)
+        return made_sheet(name, everything)
+
+    first = remembered.kept_sheet("dapo", False, make)
+    assert remembered.kept_sheet("dapo", False, make) == first == made_sheet("dapo", False)
+    assert remembered.kept_sheet("dapo", True, make) != first
+    assert runs == ["dapo", "dapo"]
+    (tmp_path / "package" / "one.py").write_text("ab")
+    remembered.kept_sheet("dapo", False, make)
+    assert len(runs) == 3
+    for width in (80, 120):
+        text = io.StringIO()
+        sheet.draw(Console(file=text, width=width), first)
+        assert "dapo: " in text.getvalue()
+        assert "credit" in text.getvalue()
+        assert max(map(len, text.getvalue().splitlines())) <= width
+
+
+def test_a_kept_sheet_is_drawn_without_torch(tmp_path: Path) -> None:
+    """The commands are started as users do."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)}
+    code = "import sys; from assay.cli.main import main; main(['show', 'sft']); print('torch' in sys.modules)"
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert said[0].splitlines()[-1] == "True"
+    assert said[1].splitlines()[-1] == "False"
+    assert said[0].splitlines()[:-1] == said[1].splitlines()[:-1]
+    assert "claims of sft" in said[1]
+
+
 @pytest.mark.parametrize(
-    "words", [("show", "mine.py"), ("show", "grpo", "--task", "cartpole"), ("diff", "grpo", "mine.py"), ("claim",)]
+    "words",
+    [("show", "mine.py"), ("show", "grpo"), ("show", "mine.py", "--json"), ("diff", "grpo", "mine.py"), ("claim",)],
 )
 def test_own_code_and_tasks_are_never_remembered(runs: list[str], tmp_path: Path, words: tuple[str, ...]) -> None:
     for _ in range(2):
@@ -99,8 +141,8 @@ def test_own_code_and_tasks_are_never_remembered(runs: list[str], tmp_path: Path
 def test_an_error_is_not_remembered_and_a_cache_that_cannot_be_written_is_none(
     runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert remembered.remembered(asked("show", "grpo"), lambda options: 2) == 2
+    assert remembered.remembered(asked("diff", "grpo"), lambda options: 2) == 2
     assert not (tmp_path / "cache").exists()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert remembered.remembered(asked("show", "grpo"), lambda options: 0) == 0
+    assert remembered.remembered(asked("diff", "grpo"), lambda options: 0) == 0

@@ -12,7 +12,7 @@ from assay.claims import headline_texts
 from assay.claims.find import find_claims
 from assay.cli import main as cli
 from assay.core.settings import describe
-from assay.report import claims, methods, overview, tables
+from assay.report import claims, method_tables, methods, overview, tables
 from assay.report.units import effect_unit, effect_words
 from assay.runs import catalogue
 from assay.statistics.intervals import Estimate, mean_interval
@@ -27,8 +27,8 @@ def listed() -> str:
         patch.setenv("COLUMNS", "100")
         out = tables.console()
         with out.capture() as captured:
-            patch.setattr(methods, "console", lambda: out)
-            methods.print_methods(methods.method_rows(), list(catalogue.tasks()))
+            patch.setattr(method_tables, "console", lambda: out)
+            method_tables.print_methods(methods.method_rows(), list(catalogue.tasks()))
     return captured.get()
 
 

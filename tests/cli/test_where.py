@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.claims import verdicts
+from assay.claims import measuring
 from assay.claims.find import find_claims
 from assay.cli.claim_commands import changed_plans
 from assay.cli.main import main, parser
@@ -91,7 +91,7 @@ def test_a_claim_is_measured_elsewhere_beside_its_verdict_only(capsys: pytest.Ca
         "placement": Placement(micro_batch=8),
         "options": RunOptions(language=LanguageOptions(dtype="bfloat16")),
     }
-    one = next(claim for claim in find_claims("grpo").measured if verdicts.is_recipe(claim, "ours"))
-    job = verdicts.job_of(one, "ours", 0, Path("work"), {"settings": how["settings"], "placement": how["placement"]})
+    one = next(claim for claim in find_claims("grpo").measured if measuring.is_recipe(claim, "ours"))
+    job = measuring.job_of(one, "ours", 0, Path("work"), {"settings": how["settings"], "placement": how["placement"]})
     assert job.plan().placement.micro_batch == 8
     assert make_plan(one.ours, one.task, **job.options).settings == how["settings"]

@@ -13,7 +13,8 @@ import torch
 
 from assay import recipes
 from assay.claims import discover
-from assay.claims.laws.bench import STANDARD, term_cases
+from assay.claims.laws.bench import term_cases
+from assay.claims.laws.benches import STANDARD
 from assay.core.columns import GIVEN, axes_of, is_given, merge_columns, writers_of
 from assay.core.errors import AssayError
 from assay.core.record import COLUMNS, Experience

@@ -9,7 +9,7 @@ import pytest
 
 from assay.core.calls import OwnCodeError, rewards_of
 from assay.core.errors import AssayError
-from assay.core.faults import Fault, any_fault, own_fault, sentence
+from assay.core.faults import Fault, any_fault, chain_of, own_fault, sentence
 from assay.runs.user_code.loading import load
 
 
@@ -69,3 +69,10 @@ def test_notes_follow_the_error_in_one_line() -> None:
     error.add_note("second")
     assert sentence(error) == "ValueError: a b. first. second"
     assert sentence(error, notes=False) == "ValueError: a b"
+
+
+def test_causes_that_are_a_ring_are_told_once() -> None:
+    """An exception that is raised again from what it had caused: following its causes would never end."""
+    first, second = ValueError("first"), KeyError("second")
+    first.__cause__, second.__context__ = second, first
+    assert list(chain_of(first)) == [first, second]

@@ -21,20 +21,10 @@ from assay.core.recipe import Phase
 from assay.core.record import Draw
 from assay.core.slots import Scene, Task
 from assay.core.spaces import Box, Discrete, Spec
+from assay.datasets.agents import Agent, Trained, uniform_actor
 from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.files import read, write
-from assay.datasets.made import (
-    Agent,
-    Expert,
-    Kept,
-    Medium,
-    MediumReplay,
-    Played,
-    Random,
-    Scripted,
-    Trained,
-    uniform_actor,
-)
+from assay.datasets.made import Expert, Kept, Medium, MediumReplay, Played, Random, Scripted
 from assay.datasets.recorded import Recorded, RecordedPlay, stamped, with_data
 from assay.engine.loop import Loop
 from assay.methods.dual_rl import f_dvl, recoil

@@ -91,7 +91,7 @@ def test_no_removed_token_is_drawn_and_shares_are_right(how: Narrowing, dtype: t
     for row in LOGITS:
         logits = torch.tensor([row], dtype=dtype)
         prob = torch.tensor(enumerated(row, how), dtype=dtype)
-        token, logp, model = kernels.drawn(logits.expand(num + 2, -1), torch.cat([grid, edges]), how)
+        token, logp, model = kernels.draw_tokens(logits.expand(num + 2, -1), torch.cat([grid, edges]), how)
         assert bool((prob[token] > 0).all())
         torch.testing.assert_close(torch.bincount(token[:num], minlength=8).to(dtype) / num, prob, atol=1e-3, rtol=0)
         torch.testing.assert_close(logp, prob.log()[token], atol=1e-5, rtol=0)
@@ -126,7 +126,7 @@ def test_nothing_asked_is_nothing_done() -> None:
     assert Narrowing().wrap(actor) is actor
     uniform = torch.tensor([0.1, 0.4, 0.6, 0.9])
     token, logp = kernels.choose(logits, uniform)
-    again = kernels.drawn(logits, uniform, None)
+    again = kernels.draw_tokens(logits, uniform, None)
     assert torch.equal(token, again[0])
     assert torch.equal(logp, again[1])
 

@@ -17,7 +17,7 @@ from assay.decoding import decode as decoding
 from assay.decoding import fast
 from assay.decoding.fast import in_common
 from assay.decoding.layers import stack_of
-from assay.decoding.pages import Ledger, Row, Way
+from assay.decoding.pages import CachedRow, Ledger, Way
 from assay.decoding.sampling_parameters import Narrowing
 from assay.decoding.scheduler import Sampler
 from assay.decoding.sessions import Session
@@ -33,6 +33,7 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.runs import catalogue
 from tests.scenes import gathering
+from tests.tasks.language.test_sessions import Counters, task_of
 
 TASK: Any = catalogue.find_task("addition-1")
 WORDS = TASK.spec.action
@@ -309,7 +310,7 @@ def test_a_prompt_that_nobody_reads_gives_way_too() -> None:
 
 
 def test_rows_that_rest_lose_their_pages_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost: list[Row] = []
+    lost: list[CachedRow] = []
     part = Ledger.part
     monkeypatch.setattr(Ledger, "part", lambda self, row: (lost.append(row), part(self, row))[1])
     one = sampler(small_actor(), (8, 14, 4, 2))
@@ -397,3 +398,27 @@ def test_nothing_is_released_where_there_is_nothing() -> None:
     actor = small_actor()
     actor.release()
     assert actor.sampler.held is None
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_partners_with_sessions_are_asked_while_the_sampler_writes(through: Any, size: Any) -> None:
+    """The same tokens as with the actor's own cache, and the replies of rows that end early are asked for early."""
+    partner = Counters()
+    task = task_of(partner)
+    actor = small_actor(task)
+    starts, samples = np.arange(12) % 4, np.arange(12) // 4
+    alone = task.play(actor, starts, samples, Draw(3), split=0, greedy=False)
+    through(size)
+    record = task.play(actor, starts, samples, Draw(3), split=0, greedy=False)
+    assert torch.equal(record.action, alone.action)
+    assert torch.allclose(record.logp, alone.logp, atol=1e-5)
+    assert torch.equal(record.column("outcome/value"), alone.column("outcome/value"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_host_is_told_of_a_result_when_it_has_ended(size: tuple[int, int, int, int]) -> None:
+    told: dict[int, list[int]] = {}
+    with Session(sampler(small_actor(), size)) as session:
+        rows = session.open([[1, 5, 6], [1, 7]], [3, 3])
+        found = session.sample(rows, numbers(6, NEW), torch.full((6,), NEW), Way(2), ended=told.__setitem__)
+    assert told == {row: found.tokens[row, : int(found.length[row])].tolist() for row in range(6)}

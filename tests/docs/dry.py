@@ -28,6 +28,7 @@ SMALL = 12
 """Rows of a made-up file."""
 
 OWN = {
+    "my_agent.py": "",
     "rewards.py": "def correct(prompts, completions, **columns):\n    return [1.0] * len(completions)\n",
     "my_method.py": "from assay import recipes\n\n\ndef recipe(defaults):\n    return recipes.grpo(defaults)\n",
     "my_env.py": """
@@ -115,7 +116,7 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
     elif options.command in ("show", "diff"):
         assert commands.command_function(options.command)(options) == 0
     elif options.command == "list":
-        methods.Filter(options.family, options.world, options.changes, options.verdict)(rows())
+        methods.Filter(options.family, options.kind, options.changes, options.verdict)(rows())
     elif options.command == "claim" and options.name:
         catalogue.find_method(options.name)
     elif options.command == "data" and options.data_command == "make":

@@ -7,6 +7,7 @@ EXEMPT = {
     "from trl import GRPOConfig, GRPOTrainer": "needs a model; tests/docs/test_coming_from.py checks its arguments",
     "from stable_baselines3 import PPO": "tests/docs/test_coming_from.py runs it, with fewer steps",
     "verl.trainer.main_ppo": "needs verl, which no extra installs, and a GPU",
+    "from openai import OpenAI": "an agent program: tests/tasks/adapters/agent_program.py is one, without the package",
     "assay --version": "ends the process; tests/test_package.py runs the command",
 }
 """A part of a command, or the first words of a block of Python, and why it is left out."""

@@ -237,7 +237,7 @@ def test_the_kernel_removes_what_sorting_removes(how: Narrowing, words: int) -> 
     assert float(stays.sum(1).max()) < 1e-5, "float32 sums decide at most about tokens at the very edge"
     assert float(goes.sum(1).max()) < 1e-5
     for uniform in (torch.zeros(16), torch.full((16,), 1 - 2**-24), uniform_numbers(16, 1)[:, 0]):
-        token, logp, model = kernels.drawn(logits.cuda(), uniform.cuda(), how)
+        token, logp, model = kernels.draw_tokens(logits.cuda(), uniform.cuda(), how)
         token = token.cpu()
         assert bool((found.gather(1, token.unsqueeze(1)) > -torch.inf).all()), "no removed token"
         expected_logp = found.double().log_softmax(-1).gather(1, token.unsqueeze(1)).squeeze(1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.laws.bench import smaller
+from assay.claims.laws.benches import smaller
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import Experience, Loss, Need, State, pad

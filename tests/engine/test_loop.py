@@ -21,7 +21,8 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, State, Sums
 from assay.core.schedules import Linear
 from assay.core.slots import Curriculum, Optimizer, Scene, Select
-from assay.engine.loop import Loop, Step, freeze_states, means, thaw_states
+from assay.engine.loop import Loop, Step, freeze_states, thaw_states
+from assay.engine.loop_metrics import means
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.curricula.in_order import InOrder

@@ -271,13 +271,19 @@ FEW = {
     "critics.value.body.width": 16, "critics.value.body.heads": 2,
 }  # fmt: skip
 """Sizes of a quick step, for the phases and the recipe that have them."""
-PHASED = [name for name, method in catalogue.methods().items() if method.recipe(method.presets[0]).before]
+UNREADY = {"limr"}
+"""Methods that stop where their first phase has learned nothing, as it has not after one step."""
+PHASED = [
+    name for name, method in catalogue.methods().items()
+    if name not in UNREADY and method.recipe(method.presets[0]).before
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PHASED)
 def test_a_method_with_phases_runs_as_a_whole(name: str, tmp_path: Path) -> None:
     method = catalogue.methods()[name]
-    recipe, task = method.recipe(method.presets[0]), catalogue.find_task(method.default_task)
+    recipe = make_plan(name, method.default_task, steps=1, warmup=0).recipe
+    task = catalogue.find_task(method.default_task)
     there = {".".join(path) for path in settings(recipe)}
     few = {f"{where}{path}": value for where in ("", *(f"before.{phase.name}.recipe." for phase in recipe.before))
            for path, value in FEW.items() if f"{where}{path}" in there}  # fmt: skip

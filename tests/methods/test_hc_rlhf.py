@@ -18,7 +18,8 @@ from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene
 from assay.core.slots.scene import NoModels
 from assay.engine import evaluation
-from assay.engine.loop import Loop, averages
+from assay.engine.loop import Loop
+from assay.engine.loop_metrics import averages
 from assay.methods import hc_rlhf
 from assay.methods.hc_rlhf import (
     ChernoffBound,

@@ -1,6 +1,5 @@
-"""Every method: builds in each of its worlds, trains two steps, describes itself, and its exact claims hold.
-
-Two steps run in one world a method, that of its default task where it can be made small; with --all-cases in each.
+"""Every method: builds in each of its worlds, describes itself, and its exact claims hold: a few steps in each of its
+worlds are among them (`assay/claims/wiring.py`). With --all-cases two steps at a smaller size train in each world.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.parts.sources.relabelled import Relabelled
-from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE, preset_for
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 from assay.runs.checks import check_values
 from tests.methods.batches import empty
@@ -97,26 +96,24 @@ def task_for(name: str, world: str) -> str:
     return address
 
 
-def worlds_of(name: str, everywhere: bool) -> list[str]:
+def worlds_of(name: str) -> list[str]:
     """The worlds to train a method in; a method of preference pairs alone has none. Where outcomes are read as right or
     wrong, returns outside of 0 to 1 are refused, which `tests/runs/test_reward_range.py` tries.
     """
     method = catalogue.methods()[name]
     returns = (CONTROL.name, CONTINUOUS.name)
-    own = [
+    return [
         world.name
         for world in method.presets
         if world.name in TASK_OF_WORLD and not (world.name in returns and readers_of(method.recipe(world)))
     ]
-    home = preset_for(catalogue.find_task(method.default_task)).name
-    return own if everywhere else sorted(own, key=lambda one: one != home)[:1]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One case a method, or one a world with --all-cases."""
+    """One case a world of each method."""
     if {"name", "world"} <= set(metafunc.fixturenames):
         everywhere = metafunc.config.getoption("--all-cases")
-        cases = [(name, world) for name in METHODS for world in worlds_of(name, everywhere)]
+        cases = [(name, world) for name in METHODS for world in worlds_of(name)] if everywhere else []
         metafunc.parametrize(("name", "world"), cases)
 
 
@@ -129,6 +126,7 @@ def test_builds_in_each_of_its_worlds(name: str) -> None:
         assert recipe.name == name
 
 
+@pytest.mark.all_cases
 def test_two_steps_train_and_no_guard_stops_them(name: str, world: str) -> None:
     address = task_for(name, world)
     task = catalogue.find_task(address)

@@ -13,10 +13,12 @@ from assay.claims.laws.rollout import built, small_actor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need, Origin
 from assay.core.slots import Scene
-from assay.engine.loop import Loop, outcome_metrics
+from assay.engine.loop import Loop
+from assay.engine.loop_metrics import outcome_metrics
 from assay.engine.placement import Placement
 from assay.methods import rl_plus
-from assay.methods.rl_plus import HybridPolicy, LogpWhenShown, WithDemonstrations
+from assay.methods.rl_plus import Balanced, LogpWhenShown, WithDemonstrations
+from assay.parts.objectives.guided import Guided
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.pendulum import pendulum
@@ -72,7 +74,7 @@ def test_external_rows_are_weighed_as_written_down_by_hand() -> None:
     numbers = torch.tensor([[[3.0]], [[0.1]], [[0.2]]], dtype=torch.float64)
     record = record.add({"advantage": numbers[0], "logp_shown": numbers[1].log(), "uniform": torch.ones(1)})
     logp = numbers[2].log().requires_grad_()
-    part = HybridPolicy(focus=0.5, uniform=0.5)
+    part = Guided(weight=Balanced(focus=0.5, uniform=0.5))
     recipe = replace(rl_plus.recipe(), stages=(replace(rl_plus.recipe().stages[0], objective=(part,)),))
     loss = probes.loss(recipe, record, logp).loss
     ratio = 2 * 0.2 / (0.1 + (0.1 + 0.5) / 2)

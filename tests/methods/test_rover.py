@@ -86,7 +86,7 @@ def test_on_policy_its_expected_gradient_is_not_zero() -> None:
 
 def test_continuous_actions_are_refused() -> None:
     task = catalogue.find_task("pendulum")
-    with pytest.raises(AssayError, match="works in these worlds"):
+    with pytest.raises(AssayError, match="works on these kinds of task"):
         catalogue.recipe_for("rover", task, {})
     with pytest.raises(AssayError, match="discrete actions"):
         needed(None)

@@ -10,7 +10,6 @@ import torch
 
 from assay.claims import probes
 from assay.claims.laws.rollout import built, small_actor
-from assay.claims.sdpo import forward_kl
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Score
 from assay.core.slots import Scene
@@ -19,7 +18,8 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import sdpo
 from assay.methods import sdpo as teacher
-from assay.methods.sdpo import ShownTwice, jensen_shannon, reverse_kl, with_tail
+from assay.methods.sdpo import ShownTwice
+from assay.ops.divergences import forward_kl, jensen_shannon, reverse_kl, with_tail
 from assay.rollouts.text import with_outcomes, written
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition

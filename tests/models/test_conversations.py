@@ -33,6 +33,7 @@ from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.scratch import scratch
 from assay.tasks.language.spare import spare_token
 from tests.optional import Optional
+from tests.tasks.language.test_sessions import Counters, task_of
 
 transformers = Optional("transformers")
 tokenizers = Optional("tokenizers")
@@ -55,12 +56,12 @@ TASKS = ("calculator-1", "twenty-questions-2", "household")
 CHAT_MODEL = os.environ.get("ASSAY_CHAT_MODEL", "")  # the folder of a real one, such as SmolLM2
 
 
-def save_chat_model(folder: Path, template: str | None) -> str:
+def save_chat_model(folder: Path, template: str | None, specials: tuple[str, ...] = ()) -> str:
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], show_progress=False,
+        vocab_size=300, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>", *specials], show_progress=False,
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
     made.train_from_iterator(["the user asks the assistant", "go kitchen open fridge", "yes-red no-cat"], trainer)
@@ -298,3 +299,21 @@ def test_messages_are_tried_one_by_one_and_never_as_flat_text(
     task = with_model(catalogue.find_task(str(tmp_path / "chat.jsonl")), paths["chatml"])
     assert set(tried) == {"be brief", "greet me", "ah", ""}
     assert "be brief" in task.tokenizer.decode(task.told([task.items_of(np.array([0]), 0)[0].prompt])[0])
+
+
+def test_replies_of_sessions_are_read_back_from_the_template(path: str) -> None:
+    partner = Counters()
+    task = with_model(task_of(partner), path)
+    assert isinstance(task, ModelDialogue)
+    task = replace(task, max_tokens=6)
+    actor: Any = Pretrained(path).build(task.spec)
+    record = task.judge(task.play(actor, np.arange(4), np.zeros(4, dtype=np.int64), Draw(1), split=0, greedy=False), 0)
+    asked = len(partner.log)
+    for row, seed in enumerate(record.column("session").tolist()):
+        chat = task.texts(record, 0)[row]["messages"]
+        assert [one["content"] for one in chat[2::2]] == [f"<{turn}:{seed % 100}>" for turn in (1, 2)]
+        said = [words for kind, own, *words in partner.log if kind == "reply" and own == seed]
+        assert [one["content"] for one in chat[1::2]] == [words for (words,) in said]
+    assert len(partner.log) == asked
+    shown = task.demonstrate(np.arange(2), 0)
+    assert [one["content"][:3] for one in task.texts(shown, 0)[0]["messages"][2::2]] == ["<1:", "<2:"]

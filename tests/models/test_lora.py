@@ -38,7 +38,8 @@ from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.progress import Mode
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.items import Item
+from assay.tasks.language.prompts import PromptTask
 from tests.optional import Optional
 
 transformers = Optional("transformers")

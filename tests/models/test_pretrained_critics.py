@@ -36,10 +36,12 @@ from assay.recipes.presets import LANGUAGE
 from assay.runs import catalogue, run
 from assay.runs.adapters import adapter_note
 from assay.runs.options import LanguageOptions, RunOptions
-from assay.runs.plan import Plan, make_plan, phases_of
+from assay.runs.phase_plans import phases_of
+from assay.runs.plan import Plan, make_plan
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.items import Item
+from assay.tasks.language.prompts import PromptTask
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.claims.laws.actor import check_actor
-from assay.claims.laws.bench import Bench
+from assay.claims.laws.benches import Bench
 from assay.claims.laws.cases import TOKENS
 from assay.claims.laws.objective import check_objective
 from assay.core.errors import AssayError

@@ -34,7 +34,8 @@ from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
 from assay.models.pretrained import causal as pretrained
 from assay.models.pretrained.body import PretrainedBody
-from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned
+from assay.models.pretrained.chat_texts import Framed
+from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer, pinned
 from assay.ops import output, random
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
@@ -45,8 +46,9 @@ from assay.runs.distributed.serving import Service, served_policy
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import Addition, addition
+from assay.tasks.language.items import Item
 from assay.tasks.language.preferences import preferences
-from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+from assay.tasks.language.prompts import PromptTask, prompt_ids
 from tests.optional import Optional
 
 transformers = Optional("transformers")

@@ -8,15 +8,15 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from assay.ops.recording import recorded
+from assay.ops.recording import record_graph
 
 
 def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, capture_error_mode: nullcontext())
-    with recorded(None):
+    with record_graph(None):
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(ValueError, match="lost"), recorded(None):
+    with pytest.raises(ValueError, match="lost"), record_graph(None):
         raise ValueError("lost")
     assert gc.isenabled(), "also after an error"
 
@@ -25,7 +25,7 @@ def test_a_collector_that_was_off_stays_off(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, capture_error_mode: nullcontext())
     gc.disable()
     try:
-        with recorded(None):
+        with record_graph(None):
             pass
         assert not gc.isenabled()
     finally:

@@ -14,7 +14,7 @@ import pytest
 
 from assay.claims import discover
 from assay.claims.find import all_claims
-from assay.claims.laws.bench import Bench, benches_of
+from assay.claims.laws.benches import Bench, benches_of
 from assay.claims.laws.contracts import CONTRACTS
 from assay.claims.laws.laws import Unsuited, assert_laws, settled
 from assay.claims.laws.regression import cases_with_targets

@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.parts.credit.modes import CountModes
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 TASK = probes.listed(Item("q", "7", "7"))
 

@@ -19,7 +19,8 @@ from assay.core.record import Experience, InfraFault, Outcome, Score, State, con
 from assay.core.slots import Reward, Rollout, Scene, Task
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.gathering import REWARDED
-from assay.engine.loop import Loop, averages
+from assay.engine.loop import Loop
+from assay.engine.loop_metrics import averages
 from assay.ops import random
 from assay.parts.rewards.combine import Gated, Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.function import FromFunction
@@ -32,7 +33,8 @@ from assay.runs import catalogue
 from assay.runs.distributed.rollout_worker import models_of
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
-from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
+from assay.tasks.language.items import Item
+from assay.tasks.language.prompts import PromptTask, completion_ids, prompt_ids
 
 
 @dataclass(frozen=True)

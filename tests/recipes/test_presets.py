@@ -181,7 +181,7 @@ def test_on_images_dqn_has_the_settings_for_images_and_on_vectors_those_of_cartp
 
 
 def test_files_of_data_for_a_mujoco_task_take_the_preset_of_d4rl() -> None:
-    from assay.runs.plan import chosen_preset
+    from assay.runs.resolved import chosen_preset
 
     task = replace(catalogue.find_task("pendulum"), preset="mujoco")  # type: ignore[type-var]
     assert chosen_preset(task, has_data=False) == "mujoco"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,7 +19,9 @@ from assay.recipes.presets import TABLE
 from assay.runs.compare import space_of
 from assay.runs.comparison import Outcome
 from assay.runs.notebook import html_table, mean_curve, svg_curves
-from assay.statistics.tuning import Choice, Uniform, Whole
+from assay.statistics.search_space import Choice, Uniform, Whole
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +108,40 @@ def test_pieces_of_a_notebook_are_escaped_and_well_formed() -> None:
     assert svg_curves({"one": ([0], [1.0])}, "t") == ""
     rows = [[{"step": 0, "evaluation": 1.0}, {"step": 2, "evaluation": 3.0}], [{"step": 0, "evaluation": 0.0}]]
     assert mean_curve(rows) == ([0], [0.5])
+
+
+def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
+    """Processes that are started would run it again, and compare in each of them."""
+    (tmp_path / "script.py").write_text(
+        "print('once')\n"
+        "import assay\n"
+        "found = assay.compare(['grpo', 'rloo'], 'bandit', seeds=1, steps=1, evaluations=0)\n"
+        "print(len(found.results), len(found.failures))\n"
+    )
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    said = ended.stdout.splitlines()
+    assert said.count("once") == 1
+    assert said[-1] == "2 0"
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: assay.compare(["grpo"], "bandit", seeds="x"), "--seeds is 'x'. Use a whole number"),  # type: ignore[arg-type]
+        (lambda: assay.compare(["grpo"], "bandit", stepz=3), "'stepz' is no option. Did you mean steps="),  # type: ignore[call-arg]
+        (lambda: assay.train("grpo", "bandit", learning_rate=3), r"settings={'learning_rate': X}"),  # type: ignore[call-arg]
+        (lambda: assay.train("grpo", "bandit", gamma=3), r"settings={'PATH': VALUE}: assay show METHOD --all"),  # type: ignore[call-arg]
+        (lambda: assay.train("ppo", "bandit", callbacks=[3]), "callback 3 cannot be called"),  # type: ignore[list-item]
+        (lambda: assay.tune("ppo", "cartpole", ["x"]), r"search_space is \['x'\]. Give a dict"),  # type: ignore[arg-type]
+        (lambda: assay.show(3), "method is 3. Give a name"),  # type: ignore[arg-type]
+        (lambda: assay.claim("grpo", budget="x"), "budget is 'x'. Use a positive number"),  # type: ignore[arg-type]
+        (lambda: assay.resume("runs/none", functions=3), "functions is 3. Give a list"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_sentence(
+    call: Any, match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssayError, match=match):
+        call()

@@ -16,7 +16,8 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.report import comparison as shown
 from assay.runs import comparison
-from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
+from assay.runs.arms import Arm, Setup, parsed_arms, plain_name
+from assay.runs.comparison import Outcome
 from assay.runs.jobs import Failure, Result, result_of, run_jobs
 from assay.runs.options import CadenceOptions, EnvironmentOptions, RunOptions
 from assay.runs.plan import make_plan

@@ -1,4 +1,4 @@
-"""Methods and tasks that an installed package brings by its entry points."""
+"""Methods, tasks and models that an installed package brings by its entry points."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task
 from assay.recipes.presets import TABLE
 from assay.runs import catalogue
+from assay.runs.given_model import installed_model
+from assay.runs.plan import plan_of
 
 METHODS = '''"""halved: grpo with half of the steps."""
 from dataclasses import replace
@@ -36,6 +38,27 @@ TASKS = """from assay.runs.catalogue import find_task
 def narrow(width=2):
     return find_task(f"gridworld:size={width + 1}")
 """
+MODELS = """import os
+from torch import nn
+
+class Small(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.out_features = 8
+        self.net = nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.Tanh())
+
+    def forward(self, seen):
+        return self.net(seen)
+
+def folder():
+    return os.environ["HALVES_MODEL"]
+
+def nothing():
+    return None
+
+def fails():
+    raise RuntimeError("no weights here")
+"""
 POINTS = """[assay.methods]
 halved-steps = halves.methods
 halved-recipe = halves.methods:recipe
@@ -43,13 +66,19 @@ grpo = halves.methods:recipe
 
 [assay.tasks]
 narrow-grid = halves.tasks:narrow
+
+[assay.models]
+small-net = halves.models:Small
+half-llama = halves.models:folder
+no-llama = halves.models:nothing
+broken-llama = halves.models:fails
 """
 
 
 def install(place: Path, name: str = "halves", points: str = POINTS) -> None:
     """Writes a package and what pip would leave beside it."""
     (place / name).mkdir(parents=True)
-    for file, text in (("__init__", ""), ("methods", METHODS), ("tasks", TASKS)):
+    for file, text in (("__init__", ""), ("methods", METHODS), ("tasks", TASKS), ("models", MODELS)):
         (place / name / f"{file}.py").write_text(text)
     told = place / f"{name}-1.0.dist-info"
     told.mkdir()
@@ -109,6 +138,55 @@ def test_a_run_records_the_code_of_the_package_and_resumes(place: Path, capsys: 
     file.write_text(file.read_text() + "\n")
     assert main(["resume", "run"]) == 2
     assert "own code has changed" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------- models
+def test_a_network_of_a_package_is_the_body_of_a_control_task(place: Path) -> None:
+    words = ["train", "ppo", "--task", "cartpole", "--body", "small-net", "--steps", "1", "--out", "run", "--json"]
+    assert main(words) == 0
+    recorded = json.loads(Path("run/config.json").read_text())
+    assert recorded["options"]["body"] == "halves.models:Small"
+    assert [file for files in recorded["code"].values() for file in files] == ["halves/__init__.py", "halves/models.py"]
+    assert main(["resume", "run"]) == 0
+    file = place / "halves" / "models.py"
+    file.write_text(file.read_text() + "\n")
+    assert main(["resume", "run"]) == 2
+
+
+@pytest.mark.usefixtures("place")
+def test_a_pretrained_model_of_a_package_is_trained_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from tests.models.test_transformers import save_llama
+
+    monkeypatch.setenv("HALVES_MODEL", save_llama(Path("llama")))
+    sizes = ["rollout.num_starts=2", "rollout.group_size=2"]
+    words = ["train", "grpo", "--task", "addition-1", "--model", "half-llama", "--max-tokens", "4", "--steps", "1"]
+    words += ["--out", "run", "--json", *(word for size in sizes for word in ("--set", size))]
+    assert main(words) == 0
+    monkeypatch.delenv("HALVES_MODEL")  # the run names the folder
+    assert Path(str(plan_of("run").model)).resolve() == Path("llama").resolve()
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("small-net", r"--model small-net: halves\.models:Small is <class .*--body takes networks"),
+        ("no-llama", r"halves\.models:nothing returns None\. Return a folder"),
+        ("broken-llama", r"halves\.models:fails cannot be loaded: it raises RuntimeError.*no weights here"),
+        ("half-lama", r"there is no model 'half-lama'\. Did you mean 'half-llama'\?"),
+    ],
+)
+def test_a_model_that_cannot_be_one_is_refused(name: str, told: str) -> None:
+    with pytest.raises(AssayError, match=told):
+        installed_model(name)
+
+
+@pytest.mark.usefixtures("place")
+def test_a_folder_and_a_hub_id_keep_their_meaning() -> None:
+    Path("half-llama").mkdir()
+    for name in ("half-llama", "owner/half-llama", "nothing-like-it"):
+        assert installed_model(name) == name
 
 
 @pytest.mark.usefixtures("place")

@@ -30,7 +30,7 @@ from assay.tasks.control.frames import with_frames
 from assay.tasks.control.stepping import SteppedTask
 
 gymnasium = pytest.importorskip("gymnasium")
-SMALL = {"rollout.steps": 8}
+SMALL = {"rollout.steps": 8, "source.epochs": 2, "source.minibatches": 2}
 
 
 class Walk(gymnasium.Env):  # type: ignore[misc]
@@ -75,7 +75,7 @@ def trained(
         method,
         task or walk(),
         steps=steps,
-        settings={"rollout.steps": length} | ({"rollout.num_envs": 4} if "num_envs" not in options else {}),
+        settings=SMALL | {"rollout.steps": length} | ({"rollout.num_envs": 4} if "num_envs" not in options else {}),
         evaluations=0,
         out=folder,
         options=RunOptions(environment=EnvironmentOptions(**options)),

@@ -173,15 +173,15 @@ def test_one_line_says_what_was_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     card: Any = Card(torch.bfloat16, compiled=True)
-    text = hardware.described("M", card)
+    text = hardware.describe_precision("M", card)
     assert text.startswith("cuda: NVIDIA H200, bfloat16 with float32 master weights, layers compiled (cache ")
     assert f"{tmp_path}: empty" in text
     assert "--dtype" in text
     (tmp_path / "fxgraph" / "ab").mkdir(parents=True)
-    assert f"{tmp_path}: warm" in hardware.described("M", card)
+    assert f"{tmp_path}: warm" in hardware.describe_precision("M", card)
     plain: Any = Card(torch.float32, deterministic=True)
-    assert "float32, layers not compiled, padded rows, deterministic kernels" in hardware.described("M", plain)
-    assert hardware.described(None, card) == ""
+    assert "float32, layers not compiled, padded rows, deterministic kernels" in hardware.describe_precision("M", plain)
+    assert hardware.describe_precision(None, card) == ""
 
 
 # ---------------------------------------------------------------------------------------------------- deterministic

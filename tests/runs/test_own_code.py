@@ -14,7 +14,7 @@ from assay.cli.main import main
 from assay.core.errors import AssayError
 from assay.recipes.presets import TABLE
 from assay.runs import catalogue
-from assay.runs.comparison import parsed_arms, plain_name
+from assay.runs.arms import parsed_arms, plain_name
 from assay.runs.jobs import Result, run_jobs
 from assay.runs.plan import plan_of
 from assay.runs.pools import Job

@@ -16,7 +16,7 @@ from assay.cli.main import main
 from assay.core.errors import AssayError
 from assay.models.bodies.module import ModuleBody
 from assay.parts.credit.temporal import Gae
-from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE
+from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs.plan import make_plan, plan_of
 from assay.runs.user_code.body import with_body
 from assay.runs.user_code.functions import AdvantageFunction, LossFunction, with_advantage, with_loss
@@ -115,13 +115,26 @@ def test_a_function_counts_what_it_returns() -> None:
         (with_advantage, recipes.dqn(CONTROL), "raw", "--advantage takes the place of the credit.*'dqn' has none"),
         (with_loss, recipes.grpo(LANGUAGE), "", "is a file. Name the function"),
         (with_loss, recipes.grpo(LANGUAGE), "torch", "neither a function nor a part of the slot 'objective'"),
-        (with_body, recipes.grpo(LANGUAGE), "Wide", "--body takes the place of a network on vectors"),
+        (with_body, recipes.grpo(TABLE), "Wide", "--body takes the place of a network on vectors"),
         (with_body, recipes.ppo(CONTROL), "nothing", "has no 'nothing'"),
     ],
 )
 def test_what_does_not_fit_is_refused(mine: Path, change: Any, base: assay.Recipe, name: str, match: str) -> None:
     with pytest.raises(AssayError, match=match):
         change(base, f"{mine}:{name}" if name else str(mine))
+
+
+def test_a_loss_that_is_a_mean_is_refused_at_the_first_update(tmp_path: Path) -> None:
+    """Divided by the decisions once more it would train with a rate that is smaller by their number."""
+
+    def average(logp: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return -(logp * (1 + advantage) * mask).mean()
+
+    with pytest.raises(AssayError, match="average returned a mean: twice the rows give the same"):
+        assay.train("grpo", "bandit", loss=average, steps=1, eval_episodes=2, out=tmp_path / "run")
+    whole = assay.train("grpo", "bandit", loss=lambda logp, advantage, mask: -(logp * advantage * mask).sum(), steps=1,
+                        eval_episodes=2, out=tmp_path / "whole")  # fmt: skip
+    assert whole.curves[-1]["step"] == 1
 
 
 def test_unknown_arguments_of_a_loss_are_named_before_compute(tmp_path: Path) -> None:

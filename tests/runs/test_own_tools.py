@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
-import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, InfraFault, Score
+from assay.core.record import Draw, InfraFault, PolicyFault, Score
 from assay.core.slots import Scene
 from assay.engine import evaluation
 from assay.parts.curricula.in_order import next_starts
 from assay.rollouts import text
+from assay.rollouts.text import TOOL_RESPONSE as RESPONSE
 from assay.runs.user_code.tools import schema_of, tools_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import addition
-from assay.tasks.language.dialogue import DialogueTask, laid_out
-from assay.tasks.language.prompts import completion_ids
+from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.items import Item
+from assay.tasks.language.partners import Reply
 from assay.tasks.language.textfile import textfile
-from assay.tasks.language.tools import RESPONSE, Tool, ToolUse, calls_in, with_tools
+from assay.tasks.language.tools import Tool, ToolUse, with_tools
 from tests.models.test_conversations import TEMPLATES, save_chat_model
 
 
@@ -63,6 +65,14 @@ def test_the_schema_is_that_of_signature_and_docstring() -> None:
         schema_of(lambda *rest: rest, "open")
 
 
+def replied(partner: Any, said: str, place: int = 0) -> Reply:
+    """Returns the reply of a new session to one utterance."""
+    session = partner.open(partner.item(place, 0), 0)
+    reply: Reply = session.reply(said)
+    session.close()
+    return reply
+
+
 def call(**arguments: Any) -> str:
     return f"<tool_call>{json.dumps({'name': 'search', 'arguments': arguments})}</tool_call>"
 
@@ -73,7 +83,9 @@ def call(**arguments: Any) -> str:
         (call(query="cats"), "3 notes about cats"),
         (f"I look it up. {call(query='cats', limit=1)}", "1 notes about cats"),
         (call(query="boom"), "error: ValueError: no such note"),
-        (call(), "error: TypeError"),
+        (call(), "error: search needs the argument 'query'"),
+        (call(query=1), "error: argument 'query' of search is 1, not string"),
+        (call(query="cats", limit=None), "3 notes about cats"),
         ("<tool_call>{</tool_call>", "error: a call must be"),
         ('<tool_call>{"name": "fly"}</tool_call>', "error: there is no tool 'fly'. Tools: search"),
         ("<tool_call>", "error: <tool_call> without </tool_call>"),
@@ -81,41 +93,41 @@ def call(**arguments: Any) -> str:
 )
 def test_calls_are_answered_with_text_and_errors_are_text_for_the_policy(said: str, answered: str) -> None:
     partner = ToolUse(addition(1).items, (TOOL,))
-    reply = partner.reply(partner.item(0, 0), [said])
+    reply = replied(partner, said)
     assert reply.outcome is None
     assert reply.text.startswith(f"<tool_response>\n{answered}")
 
 
 def test_an_utterance_without_a_call_is_the_answer() -> None:
     partner = ToolUse(addition(1).items, (TOOL,))
-    item = partner.item(0, 0)
-    assert partner.reply(item, [call(query="cats"), item.answer]).outcome == Score(1.0)
+    session = partner.open(item := partner.item(0, 0), 0)
+    assert session.reply(call(query="cats")).outcome is None
+    assert session.reply(item.answer).outcome == Score(1.0)
+    assert session.reward() == PolicyFault("the turns ran out")
 
 
-def test_a_call_that_hangs_is_a_fault_of_the_infrastructure_and_not_made_again() -> None:
+def test_a_call_that_hangs_is_a_fault_of_the_infrastructure() -> None:
     partner = ToolUse(addition(1).items, (TOOL,), seconds=0.05)
     begin = time.monotonic()
-    outcomes = [partner.reply(partner.item(0, 0), [call(query="slow")]).outcome for _ in range(3)]
-    assert outcomes == [InfraFault("tool timeout")] * 3
+    assert replied(partner, call(query="slow")).outcome == InfraFault("tool timeout")
     assert time.monotonic() - begin < 0.5
 
 
-@pytest.mark.parametrize("filler", [" ", "<tool_call>", "<tool_call> </tool_call>", "</tool_call>", "\n{"])
-def test_an_utterance_is_read_in_time_linear_in_its_length(filler: str) -> None:
-    """A pattern with two runs of white space took 15 s for 1,600 spaces, eight times as long for twice as many."""
-    said = ("<tool_call>" + filler * 100_000)[:200_000]
-    begin = time.process_time()
-    calls = calls_in(said)
-    assert time.process_time() - begin < 0.5
-    assert len(calls) == (said.count("</tool_call>") if filler.startswith("<tool_call> ") else filler == "</tool_call>")
+def test_a_fault_that_a_tool_returns_ends_the_row() -> None:
+    gone = Tool("search", lambda query: InfraFault("the index is away"), TOOL.schema)
+    assert replied(ToolUse(addition(1).items, (gone,)), call(query="a")).outcome == InfraFault("the index is away")
 
 
-def test_calls_are_the_texts_between_the_marks() -> None:
-    assert calls_in("a<tool_call> 1\n</tool_call>b<tool_call>2<tool_call></tool_call></tool_call>") == [
-        "1",
-        "2<tool_call>",
-    ]
-    assert calls_in("</tool_call><tool_call>") == []
+def test_a_function_is_called_for_every_call_and_may_be_async() -> None:
+    made = list[str]()
+
+    async def search(query: str) -> str:
+        made.append(query)
+        return f"{query}, call {len(made)}"
+
+    partner = ToolUse(addition(1).items, (Tool("search", search, TOOL.schema),))
+    assert "cats, call 1" in replied(partner, call(query="cats")).text
+    assert "cats, call 2" in replied(partner, call(query="cats"), 1).text
 
 
 @pytest.mark.parametrize("num", [1, 2, 5, 40])
@@ -125,7 +137,7 @@ def test_the_results_of_an_utterance_never_exceed_the_limit_of_a_reply(num: int,
     long = Tool("search", lambda query, limit=3: "é" * size + query, TOOL.schema)
     task = with_tools(addition(1), [long], 2)
     said = "".join(call(query=str(place)) for place in range(num))
-    reply = task.partner.reply(task.partner.item(0, 0), [said])
+    reply = replied(task.partner, said)
     assert len(task.reply_ids(reply.text, task.tokenizer.vocabulary.eos)) <= task.max_reply
     told = reply.text.split("</tool_response>")[:-1]
     assert len(told) == min(num, (512 + len(RESPONSE) - 2) // (len(RESPONSE) - 1))
@@ -134,22 +146,29 @@ def test_the_results_of_an_utterance_never_exceed_the_limit_of_a_reply(num: int,
 
 def test_short_results_stay_whole_beside_a_long_one() -> None:
     partner = ToolUse(addition(1).items, (Tool("search", lambda query: query * 300, TOOL.schema),), most_bytes=400)
-    told = partner.reply(partner.item(0, 0), [call(query="") + call(query="ab")]).text
+    told = replied(partner, call(query="") + call(query="ab")).text
     assert told.startswith("<tool_response>\n\n</tool_response>\n<tool_response>\nabab")
     assert told.endswith("ab [cut]\n</tool_response>")
     assert len(told) == 400 + len(RESPONSE) - 2
 
 
-def talk(task: DialogueTask, said: list[str]) -> Experience:
-    """Returns one conversation in which the policy says these utterances."""
-    item = task.partner.item(0, 0)
-    pieces = [([task.tokenizer.vocabulary.bos, *task.tokenizer.encode(item.prompt)], False, 0)]
-    for turn, words in enumerate(said):
-        ids = completion_ids(task.tokenizer, words, 200)
-        pieces.append((ids, True, turn))
-        reply = task.partner.reply(item, said[: turn + 1])
-        pieces += [(task.reply_ids(reply.text, ids[-1]), False, turn + 1)] if reply.outcome is None else []
-    return laid_out([pieces], torch.zeros(1, dtype=torch.int64), task.tokenizer.vocabulary.pad)
+@dataclass(frozen=True)
+class Shown(ToolUse):
+    """Tools whose items demonstrate a call before the answer."""
+
+    first: str = ""
+    is_repeatable = True
+
+    def item(self, ordinal: int, split: int) -> Item:
+        item = super().item(ordinal, split)
+        return replace(item, demonstration=f"{self.first}\n{item.demonstration}")
+
+
+def shown(task: DialogueTask, first: str) -> DialogueTask:
+    """Returns the task with demonstrations of two utterances."""
+    assert isinstance(task.partner, ToolUse)
+    own = {one.name: getattr(task.partner, one.name) for one in fields(task.partner)}
+    return replace(task, partner=Shown(**own, first=first))
 
 
 def test_results_are_context_and_the_answer_is_rewarded(tmp_path: Path) -> None:
@@ -162,14 +181,15 @@ def test_results_are_context_and_the_answer_is_rewarded(tmp_path: Path) -> None:
     rows = next_starts(Scene(task, {}, Draw(0)), {"next": 0}, task.num_training).tolist()
     assert sorted(rows) == list(range(task.num_training)) != rows, "a pass is shuffled"
     item = task.partner.item(0, 0)
-    played = talk(task, [call(query="cats"), item.answer])
-    judged = task.judge(played, 0)
+    task = replace(shown(task, call(query="cats")), max_tokens=200)
+    judged = task.demonstrate(np.zeros(1, np.int64), 0)
     assert judged.column("score").tolist() == [1.0]
     told = text.readable(task.tokenizer, judged.action[judged.mask].tolist())
     assert "notes about cats" not in told
-    row = task.texts(played, 0)[0]
+    row = task.texts(judged, 0)[0]
     assert row["completion"] == item.answer
     assert [message["role"] for message in row["messages"]] == ["user", "assistant", "user", "assistant"]
+    assert row["messages"][2]["content"] == RESPONSE.format("3 notes about cats")
 
 
 @pytest.mark.parametrize("reads_tools", [True, False])
@@ -189,11 +209,17 @@ def test_a_chat_template_that_reads_tools_gets_them_and_another_finds_them_in_th
 
 def test_tools_are_functions_by_name_each_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("def one(x: int) -> int:\n    return x\n\nTWO = 2\n")
-    assert [tool.name for tool in tools_of([f"{file}:one"])] == ["one"]
+    one = 'def one(x: int) -> int:\n    """Returns x."""\n    return x\n\n'
+    bare = "def bare(x: int) -> int:\n    return x\n\ndef loose(x):\n    'Returns x.'\n    return x\n\n"
+    file.write_text(one + bare + "class Empty:\n    pass\n\nTWO = 2\n")
+    assert [tool.schemas[0]["function"]["name"] for tool in tools_of([f"{file}:one"])] == ["one"]
     for words, message in (
-        ([f"{file}"], "Name the function in it"),
-        ([f"{file}:TWO"], "is not a function"),
+        ([f"{file}"], "Name the function or class in it"),
+        ([f"{file}:TWO"], "is not a function or a class"),
+        ([f"{file}:bare"], "bare has no docstring. Describe"),
+        ([f"{file}:loose"], "its argument 'x' has no type. Annotate it: x: str"),
+        ([f"{file}:Empty"], "Empty has no public methods"),
+        (["mcp:"], "names no server"),
         ([f"{file}:one", f"{file}:one"], "names two tools 'one'"),
     ):
         with pytest.raises(AssayError, match=message):

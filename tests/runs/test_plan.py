@@ -35,9 +35,10 @@ from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.rollouts.explore import EpsilonGreedy
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 from assay.runs import catalogue
-from assay.runs.config import differing, read_config, recorded
+from assay.runs.config import as_json, differing, read_config
 from assay.runs.options import run_options
-from assay.runs.plan import Plan, make_plan, phase_plan, phases_of, plan_of, repeat_command
+from assay.runs.phase_plans import phase_plan, phases_of
+from assay.runs.plan import Plan, make_plan, plan_of, repeat_command
 
 TASKS = {
     LANGUAGE.name: "addition-1",
@@ -193,11 +194,11 @@ def test_arrays_of_a_task_are_in_the_fingerprint() -> None:
     prints = {make_plan("ppo", task).config()["fingerprint"] for task in ("chain", "gridworld", "cliff")}
     assert len(prints) == 3
     one = torch.arange(6.0)
-    assert recorded(one) != recorded(one + 1e-7)
-    assert recorded(one) != recorded(one.double())
-    assert recorded(one) != recorded(one.view(2, 3))
-    assert recorded({"a": [one.numpy()]}) == {"a": [recorded(one)]}
-    assert recorded(np.asfortranarray(one.view(2, 3).numpy())) == recorded(one.view(2, 3))
+    assert as_json(one) != as_json(one + 1e-7)
+    assert as_json(one) != as_json(one.double())
+    assert as_json(one) != as_json(one.view(2, 3))
+    assert as_json({"a": [one.numpy()]}) == {"a": [as_json(one)]}
+    assert as_json(np.asfortranarray(one.view(2, 3).numpy())) == as_json(one.view(2, 3))
 
 
 # ---------------------------------------------------------------------------------------------------- there and back

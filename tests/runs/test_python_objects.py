@@ -198,3 +198,20 @@ def test_words_and_files_stay_words() -> None:
     assert given_task("cartpole") == "cartpole"
     assert given_task(Path("rows.jsonl")) == "rows.jsonl"
     assert given_method("grpo") == "grpo"
+
+
+def test_a_method_is_shown_and_its_claims_run_from_python(tmp_path: Path) -> None:
+    shown = assay.show("rloo", "countdown", everything=True)
+    assert shown["name"] == "rloo"
+    assert "what it changes in" in str(shown)
+    assert any("learning_rate = " in line for line in str(shown).split("\n"))
+    assert "<pre" in shown._repr_html_()
+    found = assay.claim("rloo", exact=True, folder=tmp_path)
+    assert found["verdict"] == "holds"
+    assert "its gradient is the formula's" in repr(found)
+    assert not list(tmp_path.iterdir())
+    found = assay.claim("rloo", again=True, budget=1e-6, folder=tmp_path, work=tmp_path / "work")
+    assert found["verdict"] == "unfinished"
+    assert [one["verdict"] for one in found["claims"]].count("unfinished") == 1
+    with pytest.raises(AssayError, match="budget is 0"):
+        assay.claim("rloo", budget=0)

@@ -14,7 +14,7 @@ from assay.core.errors import AssayError
 from assay.runs import library_versions as versions
 from assay.runs.plan import plan_of
 from assay.runs.progress import Mode
-from assay.runs.reproduction import Outcome, compared, compared_facts, largest_gap, reproduce
+from assay.runs.reproduction import Outcome, compare_runs, compared_facts, largest_gap, reproduce
 from assay.runs.run import train
 
 RATE = 0.05
@@ -62,7 +62,7 @@ def test_a_second_run_is_equal_to_the_bit(run: Path, tmp_path: Path) -> None:
 def test_other_numbers_are_measured_and_the_step_is_named(
     run: Path, tmp_path: Path, rate: float, expected: Outcome
 ) -> None:
-    found = compared(plan_of(run), run, trained(tmp_path / "other", rate), 1e-4)
+    found = compare_runs(plan_of(run), run, trained(tmp_path / "other", rate), 1e-4)
     assert found.outcome is expected
     assert any(path.startswith("loop.engine.models.actor") for path in found.unequal)
     assert found.weight_gap > 0.0

@@ -13,7 +13,8 @@ from assay.core.errors import AssayError
 from assay.runs import search
 from assay.runs.search import Training, parsed_space
 from assay.statistics.intervals import Estimate
-from assay.statistics.tuning import Choice, RandomSearch, Tuned, TuningPlan, Uniform, Whole
+from assay.statistics.search_space import Choice, Uniform, Whole
+from assay.statistics.tuning import RandomSearch, Tuned, TuningPlan
 
 
 def test_ranges_as_they_are_written() -> None:

@@ -313,7 +313,7 @@ def test_a_server_that_cannot_be_reached_is_refused_in_time(tmp_path: Path, monk
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert "does not answer: timed out" in refused(on(spoken("grpo"), url), tmp_path)
     assert "refused" in refused(on(spoken("grpo"), url), tmp_path)
-    assert time.monotonic() - begin < 5.0
+    assert time.monotonic() - begin < 60.0
 
 
 def test_another_model_is_refused_before_anything_is_spent(server: Server, tmp_path: Path) -> None:

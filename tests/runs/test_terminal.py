@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from assay.runs.terminal import Curve, Trace, before_after, printable, scale
+from assay.runs.terminal import Trace, before_after
+from assay.runs.terminal_curves import Curve, printable, scale
 from assay.statistics.intervals import Change, Series, measured_change
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \u202egnp.exe \r\n\x9b31m \ud800 \x00 [red]markup[/red]"

@@ -19,10 +19,18 @@ from assay.core import digests
 from assay.core.errors import AssayError
 from assay.core.trees import difference
 from assay.engine.placement import Placement
-from assay.ops.recording import recorded
+from assay.ops.recording import record_graph
 from assay.runs.distributed.checks import check_gathering
 from assay.runs.distributed.gpu_memory import CudaMemory, Memory, SharedWeights, as_json, from_json
-from assay.runs.distributed.weights import SameMemory, WeightFiles, Weights, WeightsMissing, copied, decoded, tensors_of
+from assay.runs.distributed.weights import (
+    SameMemory,
+    WeightFiles,
+    Weights,
+    WeightsMissing,
+    copied,
+    decode_state,
+    tensors_of,
+)
 from assay.runs.options import GatherOptions, RunOptions
 from assay.runs.plan import make_plan
 
@@ -102,7 +110,7 @@ def test_a_file_is_copied_by_parts_with_its_digest(tmp_path: Path, part: int, mo
     (path,) = tmp_path.iterdir()
     content, digest = copied(path, "cpu")
     assert f"0-{digest}" == path.stem
-    assert not difference(decoded(tensors_of(content)), odd)
+    assert not difference(decode_state(tensors_of(content)), odd)
     path.write_bytes(b"")
     assert copied(path, "cpu")[1] == digests.digest_of(path)
 
@@ -209,7 +217,7 @@ def test_files_are_fetched_to_the_gpu_beside_graphs_that_are_recorded(tmp_path: 
     thread = threading.Thread(target=lambda: found.extend(files.fetch(0) for _ in range(8)))
     thread.start()
     while thread.is_alive():
-        with recorded(torch.cuda.CUDAGraph()):
+        with record_graph(torch.cuda.CUDAGraph()):
             torch.ones(64, device="cuda").mul_(2.0)
     assert len(found) == 8
     assert all(one["actor"]["weight"].is_cuda for one in found)

@@ -22,20 +22,10 @@ from hypothesis.extra.numpy import arrays
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.statistics import scores as module
+from assay.statistics.aggregates import iqm, mean, median, optimality_gap, probability_of_improvement
 from assay.statistics.curves import Curve, performance_profile, sample_efficiency
 from assay.statistics.intervals import Estimate
-from assay.statistics.scores import (
-    Resampling,
-    bootstrap,
-    canonical,
-    compare,
-    iqm,
-    mean,
-    median,
-    optimality_gap,
-    places,
-    probability_of_improvement,
-)
+from assay.statistics.scores import Resampling, bootstrap, canonical, compare, places
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "data" / "score_data"
 AGGREGATES = (iqm, median, mean, optimality_gap)

@@ -16,19 +16,9 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw
-from assay.statistics.tuning import (
-    Choice,
-    HyperbandSearch,
-    RandomSearch,
-    Report,
-    Search,
-    Settings,
-    Space,
-    TuningPlan,
-    Uniform,
-    Whole,
-    tune,
-)
+from assay.statistics.search_space import Choice, Settings, Space, Uniform, Whole
+from assay.statistics.tuning import HyperbandSearch, RandomSearch, Search, TuningPlan, tune
+from assay.statistics.tuning_journal import Report
 
 SPACE = Space({"rate": Uniform(1e-4, 1.0, log=True), "width": Whole(1, 64, log=True), "norm": Choice((True, False))})
 PLAN = TuningPlan(12, (0, 1, 2), (100, 101, 102, 103), steps_per_run=900)
@@ -127,6 +117,8 @@ def test_chosen_is_the_best_mean_and_fresh_seeds_report_it(search: Search) -> No
     assert found.reported.low <= found.reported.value <= found.reported.high
     tuning = [call for call in calls if call[1] in PLAN.tuning_seeds]
     assert len(tuning) == found.tuning_runs
+    level = tune(SPACE, lambda *run: 0.0, PLAN).optimism
+    assert (level.low, level.value, level.high) == (0, 0, 0), "scores of seeds are means, not single answers"
     assert found.tuning_steps == round(900 * sum(call[2] for call in tuning))
     assert len(calls) - len(tuning) == len(PLAN.reporting_seeds)
     assert "fresh seeds" in str(found)

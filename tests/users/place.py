@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from assay.cli.main import main
+from tests.users import agents_place
 
 GOOD = [{"prompt": f"add {k}", "answer": f"x{k}"} for k in range(40)]
 PAIR = {"prompt": "a", "chosen": "b", "rejected": "c"}
@@ -205,6 +206,7 @@ def make(place: Path) -> None:
     for name, text in FILES.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    agents_place.make(place)
     for name in ("folder.py", "folder.pt"):
         (place / name).mkdir()
     links = {"link.py": "nowhere.py", "dangling": "nowhere", "loop": "loop", "rows/link.jsonl": "nowhere.jsonl"}

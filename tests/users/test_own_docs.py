@@ -16,6 +16,8 @@ from tests.runs.test_own_judge import server
 __all__ = ["server"]  # a fixture
 
 TEXT = (Path(__file__).parents[2] / "docs" / "own.md").read_text()
+FEW = ["--set", "rollout.steps=16", "--set", "source.epochs=1", "--set", "source.minibatches=1"]
+"""Decisions and updates of a step in an environment of one's own, which has 2,048 and 320 by default."""
 SMALL = ["--max-tokens", "6", "--prompts", "2", "--group-size", "2", "--steps", "1"]
 
 
@@ -34,14 +36,16 @@ def test_every_file_and_command_of_the_documentation_works(
         Path(block.splitlines()[0].removeprefix("# ")).write_text(block)
     for name in ("train", "test"):
         Path(f"{name}.jsonl").write_text("\n".join(f'{{"prompt": "{name} {k}", "answer": "x{k}"}}' for k in range(40)))
+    Path("prompts.jsonl").write_text("\n".join(f'{{"prompt": "prompt {k}"}}' for k in range(40)))
     pairs = [f'{{"prompt": "pairs {k}", "chosen": "a", "rejected": "b"}}' for k in range(40)]
     Path("pairs.jsonl").write_text("\n".join(pairs))
     Path("rubric.txt").write_text("Rate {completion}. Score: N")
     server.answer = lambda prompt: "Better: A" if "Better" in prompt else "Score: 6"
     commands = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, flags=re.S) for line in block.splitlines()]
-    assert len(commands) == 22
+    assert len(commands) == 25
     for command in commands:
         words = shlex.split(command.replace("http://HOST:8000/v1", server.url))[1:]
         is_policy = words[0] == "train" and "--model" in words and words[1] != "reward-model"
         more = [*(SMALL if is_policy else []), *(["--tool-bytes", "32"] if "--tool" in words else [])]
+        more += FEW if words[0] == "train" and "my_env.py" in command else []
         assert main([*words, *more, "--json"]) == 0, command

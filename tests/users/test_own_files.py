@@ -101,7 +101,8 @@ def test_an_environment_in_a_file_is_a_task(place: Path, capsys: pytest.CaptureF
     pytest.importorskip("gymnasium")
     for number, name in enumerate(("Walk", "wide", "Walk:size=4")):
         words = ["--task", f"my_env.py:{name}", "--steps", "1", "--out", f"run-{number}", "--json"]
-        assert main(["train", "ppo", *words]) == 0
+        few = ["--set", "rollout.steps=16", "--set", "source.epochs=1", "--set", "source.minibatches=1"]
+        assert main(["train", "ppo", *words, *few]) == 0
     assert main(["evaluate", "run-0", "--starts", "2", "--json"]) == 0
     (place / "my_env.py").write_text(ENVIRONMENT.replace("== self.size)", "== 1)"))
     capsys.readouterr()

@@ -8,6 +8,7 @@ import ast
 import json
 import re
 import signal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def test_own_methods_tasks_rewards_and_tools_are_compared(place: Path) -> None:
 
 def test_an_own_environment_is_compared_and_its_policy_exported(place: Path) -> None:
     pytest.importorskip("gymnasium")
-    small = ["--set", "rollout.num_envs=2", "--set", "rollout.steps=8", "--eval-episodes", "2"]
+    small = ["--set", "rollout.num_envs=2", "--set", "rollout.steps=8", "--set", "source.minibatches=2"]
+    small += ["--eval-episodes", "2"]
     assert main(["compare", "ppo", "--task", "my_env.py:Walk", *SMALL, *small, "--out", "walk"]) == 0
     assert codes(place / "walk") == {"my_env.py"}
     (one, *_) = place.rglob("walk/*ppo*/**/config.json")
@@ -184,6 +186,7 @@ def test_every_test_of_the_page_exists_and_is_a_test() -> None:
     assert [row for row in rows if "`tests/" not in row and not row.startswith("| wish |")] == []
 
 
+@cache
 def functions(path: Path) -> set[str]:
     """Returns the tests of a file."""
     tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])

@@ -21,7 +21,8 @@ from assay.claims.laws.objective import check_objective
 from assay.claims.laws.optimizer import check_optimizer
 from assay.claims.laws.regularizer import check_regularizer
 from assay.claims.laws.reward import check_reward
-from assay.claims.laws.rollout import check_explore, check_rollout
+from assay.claims.laws.rollout import check_rollout
+from assay.claims.laws.explore import check_explore
 from assay.claims.laws.schedule import check_schedule
 from assay.claims.laws.source import check_source
 from assay.claims.laws.task_change import check_task_change

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import STANDARD, Bench, leaf, term_cases
+from assay.claims.laws.bench import term_cases
+from assay.claims.laws.trials import leaf
+from assay.claims.laws.benches import STANDARD, Bench
 from assay.claims.laws.invariance import Measured, changed_columns, invariances
 from assay.claims.laws.laws import TIGHT, Contract, Unsuited, gap, is_finite, law, runs, shown
 from assay.claims.laws.term import littered

@@ -98,6 +98,7 @@ class Case:
 
 
 # ---------------------------------------------------------------------------------------------------- numbers
+@cache
 def number_from(name: str) -> int:
     """Returns a number that belongs to a name."""
     return sum(ord(letter) * (place + 1) for place, letter in enumerate(name))
@@ -185,10 +186,8 @@ def build(spec: Spec, layout: Layout) -> Experience:
     """Returns the experience of a drawing in float64, with every column that a part may read filled in."""
     mask, shape = is_one_of(layout, DECISIONS), (len(layout.rows), len(layout.rows[0]))
     context, action = context_and_action(spec, layout)
-    noise = {
-        name: normal(layout.name + name, shape)
-        for name in ("logp", "reward", "value", "logp_ref", "advantage", "return")
-    }
+    names = ("logp", "reward", "value", "logp_ref", "advantage", "return")
+    noise = {name: normal(layout.name + name, shape) for name in names}
     logp = -(0.2 + noise["logp"].abs()) * mask
     last = mask & (mask.long().flip(1).cumsum(1).flip(1) == 1)
     reward = (noise["reward"].round(decimals=1) * (last if layout.outcome_only else mask)).double()

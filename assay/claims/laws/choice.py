@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.discover import instances_of, is_frozen
-from assay.claims.laws.bench import columns_of
+from assay.claims.laws.trials import columns_of
 from assay.claims.laws.cases import EPISODES, TORQUES, build, normal
 from assay.claims.laws.laws import Contract, Finding, law, other_streams
 from assay.core.errors import AssayError

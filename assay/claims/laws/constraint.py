@@ -1,4 +1,7 @@
-"""Laws of constraints. The multiplier is the entry of the state whose name contains `multiplier`."""
+"""Laws of constraints. The multiplier is the entry of the state whose name contains `multiplier`.
+
+Axes: B sequences; a multiplier has one number a cost.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from assay.claims.laws.optimizer import OPTIMIZER
 from assay.claims.laws.regression import FIT, PREDICTION, TARGET
 from assay.claims.laws.regularizer import REGULARIZER
 from assay.claims.laws.reward import REWARD
-from assay.claims.laws.rollout import EXPLORE, ROLLOUT
+from assay.claims.laws.rollout import ROLLOUT
+from assay.claims.laws.explore import EXPLORE
 from assay.claims.laws.schedule import SCHEDULE
 from assay.claims.laws.source import SOURCE
 from assay.claims.laws.task_change import TASK_CHANGE

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import columns_of, columns_read, leaf
+from assay.claims.laws.bench import columns_read
+from assay.claims.laws.trials import columns_of, leaf
 from assay.claims.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
 from assay.claims.laws.invariance import Measured, apart, invariances, keeps_inputs
 from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, settled, shown

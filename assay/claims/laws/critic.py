@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.claims.laws.actor import REFUSES, learnable, named
-from assay.claims.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
+from assay.claims.laws.actor_cases import REFUSES, learnable, spec_name
+from assay.claims.laws.trials import TermCase, carried, evaluate
+from assay.claims.laws.benches import STANDARD, Bench
 from assay.claims.laws.cases import CONTROL_LAYOUTS, OTHER_UNITS, RARE_SPECS, SPECS, TOKEN_LAYOUTS, TOKENS, build
 from assay.claims.laws.cases import in_other_units, is_rescalable, with_dtype
 from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
@@ -120,7 +121,7 @@ def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
     found: list[CriticCase] | list[Unsuited] = []
     for specs in (SPECS, RARE_SPECS):
         layouts = [(spec, (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]) for spec in specs]
-        cases = [CriticCase(f"{named(spec)}: {layout.name}", spec, build(spec, layout)) for spec, layout in layouts]
+        cases = [CriticCase(f"{spec_name(spec)}: {layout.name}", spec, build(spec, layout)) for spec, layout in layouts]
         found = suited(cases, lambda case: case.model(part), REFUSES)
         if isinstance(found[0], CriticCase):
             break

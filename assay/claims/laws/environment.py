@@ -10,7 +10,9 @@ import numpy as np
 from assay.claims.laws.laws import Broke, Finding, Law, judged, raised, runs
 from assay.core.errors import AssayError
 from assay.tasks.adapters import gymnasium
-from assay.tasks.adapters.gymnasium_checks import shown_of
+from assay.tasks.adapters.gymnasium_checks import allowed_action, shown_of
+from assay.tasks.adapters.gymnasium_masks import find_reader
+from assay.tasks.adapters.gymnasium_spaces import port_of
 
 RULES = {
     "make": "it can be made",
@@ -61,19 +63,20 @@ def hidden_limit(make: Callable[[], Any]) -> str:
     if it ended there by itself. Episodes of one decision are never wrong.
     """
     environment = make()
-    space = environment.observation_space
+    space, choices = environment.observation_space, environment.action_space
     before: list[np.ndarray] = []
     last: list[np.ndarray] = []
     lengths: set[int] = set()
     for seed in range(EPISODES):
-        seen = [numbers(space, environment.reset(seed=seed)[0])]
-        environment.action_space.seed(seed)
-        terminated = truncated = False
-        while not (terminated or truncated) and len(seen) <= LONGEST:
-            observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
-            seen.append(numbers(space, observation))
+        answer = environment.reset(seed=seed)
+        port = port_of(space, choices, "environment", masks_from=find_reader(environment, *answer))
+        seen, generator = [numbers(space, answer[0])], np.random.default_rng(seed)
+        choices.seed(seed)
+        while not any(answer[2:4]) and len(seen) <= LONGEST:
+            answer = environment.step(allowed_action(environment, port, answer, generator))
+            seen.append(numbers(space, answer[0]))
         lengths.add(len(seen) - 1)
-        if not terminated or len(lengths) > 1 or lengths == {1}:
+        if not answer[2] or len(lengths) > 1 or lengths == {1}:
             return ""
         before, last = [*before, *seen[:-1]], [*last, seen[-1]]
     early, late = np.stack(before), np.stack(last)

@@ -38,7 +38,8 @@ RECOGNISED = """Recognised are
   - an advantage: a function of `reward` and `group` (one outcome each), or of `reward`, `group`, `mask` ([B, T])
   - parts: classes that inherit a slot of assay.core.slots, such as class Mine(Credit), and values of such classes
   - a Gymnasium environment: a class with reset and step
-  - a network: a class of nn.Module that is made of the `shape` of an observation
+  - a partner with sessions: a value with `item`, `open` and `is_repeatable`
+  - a network: a class of nn.Module that is made of the `shape` of an observation, or of a `vocab_size`
   - a Recipe, a METHOD, or a function recipe()
 for example:
     def reward(rows):

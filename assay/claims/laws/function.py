@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from assay.claims.laws.bench import STANDARD, TermCase, evaluate
+from assay.claims.laws.trials import TermCase, evaluate
+from assay.claims.laws.benches import STANDARD
 from assay.claims.laws.cases import Case
 from assay.claims.laws.credit import CREDIT, advantage_of, episodes, no_gradient
 from assay.claims.laws.laws import LOOSE, TIGHT, Contract, Finding, gap, law, shown

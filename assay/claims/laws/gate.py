@@ -1,4 +1,7 @@
-"""Laws of gates: their answers depend on models and state alone, and they change neither."""
+"""Laws of gates: their answers depend on models and state alone, and they change neither.
+
+Axes: N instances of a model.
+"""
 
 from __future__ import annotations
 

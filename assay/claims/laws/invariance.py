@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import columns_of
+from assay.claims.laws.trials import columns_of
 from assay.claims.laws.cases import with_dtype
 from assay.claims.laws.laws import LOOSE, TIGHT, Law, always, gap, law, other_streams, shown
 from assay.core.record import Experience, pad
@@ -70,6 +70,12 @@ def invariances(
             return plain(part, case)
         return measure(part, case, (case.batch if batch is None else batch).map(torch.clone))
 
+    return Invariances(*laws_of_numbers(measured, binds), *laws_of_rows(measured, limit, binds))
+
+
+def laws_of_numbers(measured: Callable[..., Measured], binds: Callable[[Any], bool]) -> tuple[Law, Law]:
+    """Returns the laws that a measure repeats itself, and agrees with itself in single precision."""
+
     @law("equal inputs give equal outputs", binds)
     def repeats(part: Any, case: Any) -> Iterator[str]:
         """Two calls, with the global random streams at different places."""
@@ -87,6 +93,12 @@ def invariances(
                 yield f"{name} of a float64 batch is {value.dtype}"
         yield from differing(measured(part, case, with_dtype(case.batch, torch.float32)), double, LOOSE)
 
+    return repeats, dtype
+
+
+def laws_of_rows(measured: Callable[..., Measured], limit: float, binds: Callable[[Any], bool]) -> tuple[Law, Law]:
+    """Returns the laws that padding and the order of rows change no result, up to a relative gap of `limit`."""
+
     @law("extra padding changes nothing", binds)
     def padding(part: Any, case: Any) -> Iterator[str]:
         """Three more columns with mask false."""
@@ -102,7 +114,7 @@ def invariances(
         for order in (torch.arange(num).flip(0), torch.arange(num).roll(2)):
             yield from differing(measured(part, case, case.batch.rows(order)), plain.rows(order), limit)
 
-    return Invariances(repeats, dtype, padding, permutation)
+    return padding, permutation
 
 
 def changed_columns(before: Experience, after: Experience) -> Iterator[str]:

@@ -3,6 +3,8 @@
 A law is a generator that takes (part, case) and yields what is wrong, in words; if it yields nothing, the law holds.
 A part that breaks a law by design declares it in its class, `breaks = {"law": "reason"}`. The check is strict: an entry
 that no longer occurs fails as stale, and a break that is not listed fails.
+
+Tensors have any shape.
 """
 
 from __future__ import annotations

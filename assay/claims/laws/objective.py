@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import STANDARD, Bench, TermCase, carried, evaluate, leaf
+from assay.claims.laws.trials import TermCase, carried, evaluate, leaf
+from assay.claims.laws.benches import STANDARD, Bench
 from assay.claims.laws.cases import normal
 from assay.claims.laws.invariance import apart
 from assay.claims.laws.laws import TIGHT, Contract, Finding, declares, gap, law, shown

@@ -1,4 +1,7 @@
-"""Laws of optimizers: frozen parts that move flat tensors, and a state that is saved."""
+"""Laws of optimizers: frozen parts that move flat tensors, and a state that is saved.
+
+Tensors are flat, or have the shape of the parameter they belong to.
+"""
 
 from __future__ import annotations
 

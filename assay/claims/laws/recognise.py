@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from assay.claims.discover import slot_of
-from assay.claims.laws.bench import benches_of, smaller
+from assay.claims.laws.benches import benches_of, smaller
 from assay.claims.laws.contracts import CONTRACTS
 from assay.claims.laws.credit import is_credit
 from assay.claims.laws.environment import check_environment
@@ -20,18 +20,21 @@ from assay.claims.laws.function import check_advantage, check_loss
 from assay.claims.laws.laws import Finding
 from assay.claims.laws.reward import check_reward
 from assay.claims.laws.rollout import check_rollout
+from assay.claims.laws.session import check_sessions
 from assay.claims.laws.term import cases_on
 from assay.core.calls import FIRST
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Progress
 from assay.models.bodies.module import ModuleBody
+from assay.models.bodies.token_module import TokenModule
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.functions import MINE
 from assay.runs.user_code.methods_and_tasks import method_of
+from assay.tasks.language.sessions import Sessions
 from assay.tasks.language.text_environment import is_conversation
 
-NETWORK = "network"
+NETWORK, SESSIONS = "network", "partner with sessions"
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
 
 
@@ -51,7 +54,7 @@ def kind_of(cls: type) -> str | None:
     module that is made of an observation's shape, or None.
     """
     slot = slot_of(cls)
-    if slot is None and issubclass(cls, nn.Module) and required_of(cls) == ["shape"]:
+    if slot is None and issubclass(cls, nn.Module) and required_of(cls) in (["shape"], ["vocab_size"]):
         return NETWORK
     has = all(callable(getattr(cls, name, None)) for name in ("reset", "step"))
     if slot is None and has and not is_conversation(cls):  # which is tried when its task is made
@@ -185,6 +188,8 @@ def thing_of(name: str, value: Any, module: str) -> Iterator[Thing]:
         kind = kind_of(type(value)) if own else slot_of(type(value))
         if kind is not None and kind in CONTRACTS:
             yield Thing(name, kind, partial(CONTRACTS[kind].check, value))
+        elif own and isinstance(value, Sessions):
+            yield Thing(name, SESSIONS, partial(check_sessions, value))
 
 
 def check_class(kind: str, cls: type) -> list[Finding]:
@@ -192,5 +197,6 @@ def check_class(kind: str, cls: type) -> list[Finding]:
     if kind == ENVIRONMENT:
         return check_environment(cls)
     if kind == NETWORK:
-        return CONTRACTS["body"].check(ModuleBody(cls))
+        reads_tokens = required_of(cls) == ["vocab_size"]
+        return CONTRACTS["body"].check(TokenModule(cls) if reads_tokens else ModuleBody(cls))
     return [finding for instance in instances(cls) for finding in CONTRACTS[kind].check(instance)]

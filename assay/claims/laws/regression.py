@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import STANDARD, Bench, BenchView, TermCase, seen_by, watched_columns
+from assay.claims.laws.trials import BenchView, TermCase, seen_by, watched_columns
+from assay.claims.laws.benches import STANDARD, Bench
 from assay.claims.laws.critic import ends, targets
 from assay.claims.laws.laws import TIGHT, Contract, Unsuited, gap, law, shown
 from assay.claims.laws.term import COMMON, cases_on

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from assay.claims.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
+from assay.claims.laws.trials import TermCase, carried, evaluate
+from assay.claims.laws.benches import STANDARD, Bench
 from assay.claims.laws.laws import TIGHT, Contract, Finding, declares, law, shown
 from assay.claims.laws.objective import entropy, reference
 from assay.claims.laws.term import COMMON, cases_on

@@ -1,4 +1,7 @@
-"""Laws of sources: they yield only what they were given or what the task demonstrates, and resume exactly."""
+"""Laws of sources: they yield only what they were given or what the task demonstrates, and resume exactly.
+
+Axes: B rows, T columns.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from assay.core.slots import DemonstratedTask, PairedTask, Scene, Task
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.addition import addition
 from assay.tasks.language.preferences import PairsTask
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.items import Item
 from assay.tasks.tabular.grids import FOUR_ROOMS, grid_task
 
 ENOUGH = 1500

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims.laws.bench import columns_of
+from assay.claims.laws.trials import columns_of
 from assay.claims.laws.laws import Contract, Finding, Unsuited, law, other_streams, runs, suited
 from assay.claims.laws.rollout import built, small_actor
 from assay.core.errors import AssayError

@@ -13,20 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims.laws.bench import (
-    STANDARD,
-    Bench,
-    BenchView,
-    TermCase,
-    Trial,
-    carried,
-    columns_of,
-    evaluate,
-    fitting,
-    in_units,
-    seen_by,
-    term_cases,
-)
+from assay.claims.laws.bench import fitting, term_cases
+from assay.claims.laws.trials import BenchView, TermCase, Trial, carried, columns_of, evaluate, seen_by
+from assay.claims.laws.benches import STANDARD, Bench, in_units
 from assay.claims.laws.cases import OTHER_UNITS, extreme, is_rescalable, normal, with_dtype
 from assay.claims.laws.invariance import Measured, changed_columns, differing, invariances
 from assay.claims.laws.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, runs, settled, shown

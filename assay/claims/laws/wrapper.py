@@ -53,14 +53,19 @@ class WrapperCase:
 
 @dataclass(frozen=True)
 class TokenCase:
-    """Prompts, with an actor that completes them; a decision is a whole completion."""
+    """Prompts, with an actor that completes them; a decision is a whole completion. Every other model that a wrapper
+    reads is a critic of tokens.
+    """
 
     name: str = "tokens"
     spec: Spec = TOKENS
 
     def decide(self, part: Any, rows: slice = slice(None), *, mode: bool = False) -> tuple[Tensor, Tensor]:
         """Returns (tokens with their prompt, log-probability of the completion) of some rows."""
-        actor, starts = part.around({part.actor: built(Policy(Transformer(8, 1, 2)), self.spec)}), np.arange(ROWS)[rows]
+        body = Transformer(8, 1, 2)
+        critic, actor = built(Critic(body), self.spec), built(Policy(body), self.spec)
+        models = dict.fromkeys(part.reads, critic) | {part.actor: actor}
+        actor, starts = part.around(models), np.arange(ROWS)[rows]
         assert isinstance(self.spec.action, Vocabulary)
         prompts = [[self.spec.action.bos, 3 + start % 4] for start in starts.tolist()]
         done = complete(

@@ -45,7 +45,7 @@ def setting_mutants(method: Method) -> list[Mutant]:
             if function is None or (path in first and same(first[path], old)):
                 continue
             for other in others(recipe, path, old):
-                told = f"{'.'.join(path)} {shown(old)} -> {shown(other)}"
+                told = f"{'.'.join(path)} {show_setting(old)} -> {show_setting(other)}"
                 if (function, told) not in found and is_accepted(recipe, path, other):
                     install = partial(set_in, function, path, old, other)
                     found[function, told] = Mutant(SETTING, f"{one.name}: {told}", install)
@@ -130,6 +130,6 @@ def without_option(method: Method, name: str) -> Mutant:
     return Mutant(SETTING, f"options: {name} {method.options[name]} -> none", installed)
 
 
-def shown(value: Any) -> str:
+def show_setting(value: Any) -> str:
     """Returns a value for a name: a part by its class."""
     return type(value).__name__ if is_dataclass(value) else f"{value}"

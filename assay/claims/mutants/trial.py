@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
@@ -29,6 +29,7 @@ from assay.claims.records import MUTANTS, read_record, record_path, update_recor
 from assay.claims.mutants.find import mutants
 from assay.claims.mutants.mutant import Mutant
 from assay.claims.mutants.settings import SETTING
+from assay.claims.probes.walked import shrunk
 from assay.claims.shipped import home
 from assay.claims.wiring import is_record
 from assay.core.errors import AssayError
@@ -39,16 +40,18 @@ CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stoppe
 NOT_REACHED = "not reached"
 """The outcome of a mutant that passes the claims, of code that the short training run does not call."""
 WRITTEN = "written"
-SURE = ("base", WRITTEN)
-"""The kinds of mutants that every sample has."""
+BASE = "base"
+"""The kind of mutants in which something of the base is put back."""
 SECONDS = 20
 """A mutant whose claim takes longer is caught: it does not end."""
 LONGER = 5
 """So is one whose claim takes this many times as long as without a mutant, and two seconds more."""
+LONG = 30
+"""Seconds of the training run without a mutant, traced, above which runs are made at small sizes."""
 HOURS = 12
 """How long all mutants of a method may take together."""
-QUICK = 8
-"""Seconds of a claim in a sample, where no claim is timed without a mutant; the slowest takes four."""
+QUICK = 4
+"""Seconds of a claim in a sample, where no claim is timed without a mutant; the slowest takes one."""
 
 
 class Overtime(Exception):
@@ -112,10 +115,11 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
     claims = sorted(stated.exact, key=lambda claim: (is_record(claim), claim.illustrates))
     found = mutants(key, method)
     if runs:
-        begin = time.process_time()
-        with traced() as reached:
-            plain = trained(method, 20 * SECONDS)
-        patience = 3 * SECONDS + time.process_time() - begin
+        reached, plain, spent = rehearsed(method)
+        is_long = spent > LONG
+        if is_long:
+            reached, plain, spent = rehearsed(method, is_small=True)
+        patience = 3 * SECONDS + spent
         if plain is None:
             raise AssayError(f"{key} does not train on its default task {method.default_task}. Fix it first")
     for mutant in chosen(found):
@@ -134,7 +138,7 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
             yield Result(mutant.rule, mutant.name, NOT_REACHED)
             continue
         with mutant.install():
-            changed = trained(method, patience)
+            changed = trained(method, patience, is_small=is_long)
         outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
         yield Result(mutant.rule, mutant.name, outcome)
 
@@ -203,13 +207,25 @@ def traced() -> Iterator[set[CodeType]]:
         threading.setprofile(None)
 
 
-def trained(method: Method, seconds: float) -> list[float] | None:
+def rehearsed(method: Method, is_small: bool = False) -> tuple[set[CodeType], list[float] | None, float]:
+    """Returns the code that the training run without a mutant calls, its numbers and its seconds."""
+    begin = time.process_time()
+    with traced() as reached:
+        plain = trained(method, 20 * SECONDS, is_small=is_small)
+    return reached, plain, time.process_time() - begin
+
+
+def trained(method: Method, seconds: float, is_small: bool = False) -> list[float] | None:
     """Returns numbers of a short training run of the method on its default task; None if it stops with an error, or
-    takes more than these seconds of computing.
+    takes more than these seconds of computing. A small one has the sizes of gathered steps (`probes.walked.SMALL`).
     """
+    recipe = method.recipe(home(method))
+    if is_small:
+        phases = tuple(replace(phase, recipe=shrunk(phase.recipe)) for phase in recipe.before)
+        recipe = replace(shrunk(recipe), before=phases)
     try:
         with limited(seconds):
-            return stamps.behaviour(method.recipe(home(method)), catalogue.find_task(method.default_task))
+            return stamps.behaviour(recipe, catalogue.find_task(method.default_task))
     except (Exception, Overtime):
         return None
 
@@ -242,15 +258,28 @@ def read(key: str) -> dict[str, Any] | None:
 
 
 def sample(key: str, most: int) -> Callable[[list[Mutant]], list[Mutant]]:
-    """Returns a choice of mutants for a quick check: all of the base, all written ones, and of the others that were
-    caught before at most `most`, spread evenly over the code.
+    """Returns a choice of mutants for a quick check, of those that were caught before: at most `2 * most` of the base,
+    the narrowest ones, `2 * most` written ones, and `most` of the others, each spread evenly over the code.
     """
     known = set((read(key) or {}).get("not_caught", ()))
 
     def chosen(found: list[Mutant]) -> list[Mutant]:
-        sure = [one for one in found if one.rule in SURE and one.name not in known]
-        rest = [one for one in found if one.rule not in SURE and one.name not in known]
-        stride = max(1, -(-len(rest) // most))
-        return [*sure, *rest[::stride]]
+        caught = [one for one in found if one.name not in known]
+        written = [one for one in caught if one.rule == WRITTEN]
+        rest = [one for one in caught if one.rule not in (BASE, WRITTEN)]
+        return [*spread(narrowest(caught), 2 * most), *spread(written, 2 * most), *spread(rest, most)]
 
     return chosen
+
+
+def narrowest(found: Sequence[Mutant]) -> list[Mutant]:
+    """Returns the mutants of the base that put back least: a claim that rejects one rejects what holds it."""
+    base = [one for one in found if one.rule == BASE]
+    paths = [one.name.partition(" as in ")[0] for one in base]
+    held = [any(other.startswith(f"{path}.") for other in paths) for path in paths]
+    return [one for one, path, holds in zip(base, paths, held, strict=True) if not holds and " " not in path] or base
+
+
+def spread(found: Sequence[Mutant], most: int) -> Sequence[Mutant]:
+    """Returns at most this many, spread evenly."""
+    return found[:: max(1, -(-len(found) // most))]

@@ -67,7 +67,20 @@ from assay.claims.probes.formulas import (
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
 from assay.claims.probes.greedy import greedy_gap
+from assay.claims.probes.hints import (
+    BARE_FILE,
+    Told,
+    code_of,
+    differs,
+    file_of,
+    gathered_in,
+    half_known,
+    hint_scene,
+    partly_right,
+    told,
+)
 from assay.claims.probes.offline import drawn, foreign_rows
+from assay.claims.probes.pools import chosen, pool_state, prompts_of, visits, wrong_passes, wrong_table
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
@@ -90,10 +103,20 @@ from assay.claims.probes.tensors import (
 )
 from assay.claims.probes.training import at_posterior, distance_from_posterior, trained, trained_table
 from assay.claims.probes.values import exact_values
-from assay.claims.probes.uneven import ANY_OUTCOME, RIGHT_OR_WRONG, UNIT_OUTCOME, binary, graded, signed, templated
+from assay.claims.probes.uneven import (
+    ANY_OUTCOME,
+    RIGHT_OR_WRONG,
+    UNIT_OUTCOME,
+    binary,
+    graded,
+    off_policy,
+    signed,
+    templated,
+)
 
 __all__ = [
     "ANY_OUTCOME",
+    "BARE_FILE",
     "BOX_SPEC",
     "CHOICE_SPEC",
     "GOAL_BOX",
@@ -112,6 +135,7 @@ __all__ = [
     "Posterior",
     "Probe",
     "Seen",
+    "Told",
     "Witness",
     "advantages",
     "all_games",
@@ -126,13 +150,16 @@ __all__ = [
     "binary",
     "box_fragments",
     "by_hand",
+    "chosen",
     "classified",
+    "code_of",
     "compare",
     "completed",
     "credited",
     "decision_weights",
     "decoded_logp",
     "derivative",
+    "differs",
     "distance",
     "distance_from_posterior",
     "divergence",
@@ -145,19 +172,23 @@ __all__ = [
     "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
+    "file_of",
     "foreign_rows",
     "formula_gap",
     "fragments",
     "gathered",
+    "gathered_in",
     "goal_transitions",
     "graded",
     "gradient",
     "gradient_variance",
     "greedy_gap",
     "groups_with_right",
+    "half_known",
     "hand_off_gap",
     "handed_on",
     "handed_out",
+    "hint_scene",
     "history",
     "is_refused",
     "labelled",
@@ -167,10 +198,14 @@ __all__ = [
     "loss",
     "mode_gap",
     "of_origins",
+    "off_policy",
     "one_sequence",
     "outcomes",
+    "partly_right",
+    "pool_state",
     "posterior",
     "preference_push",
+    "prompts_of",
     "recorded_near",
     "reward_gap",
     "rewarded",
@@ -186,11 +221,15 @@ __all__ = [
     "table_of",
     "templated",
     "token_episodes",
+    "told",
     "trained",
     "trained_table",
     "transitions",
     "verified",
+    "visits",
     "witness",
     "worst",
+    "wrong_passes",
+    "wrong_table",
     "wrong_visits",
 ]

@@ -1,4 +1,7 @@
-"""A classifier of success and the rewards that it gives, by hand: for `assay.recipes.classified`."""
+"""A classifier of success and the rewards that it gives, by hand: for `assay.recipes.classified`.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 

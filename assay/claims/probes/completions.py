@@ -1,4 +1,7 @@
-"""Given completions of a task's prompts as experience: what a reward is shown on, without a policy."""
+"""Given completions of a task's prompts as experience: what a reward is shown on, without a policy.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from assay.core.record import Experience, Outcome, Progress, Score
 from assay.core.slots import Models, Scene, Transform
 from assay.core.slots.scene import NoModels
 from assay.core.verifier import Verifier
-from assay.engine.loop import averages
+from assay.engine.loop_metrics import averages
 from assay.rollouts import text
 from assay.rollouts.text import ByteTokenizer
-from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+from assay.tasks.language.prompts import PromptTask, prompt_ids
+from assay.tasks.language.items import Item
 
 
 @dataclass(frozen=True)

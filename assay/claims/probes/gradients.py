@@ -1,4 +1,4 @@
-"""The gradient that the engine would apply, kept instead of applied."""
+"""The gradient that the engine would apply, kept instead of applied. Gradients have the shapes of parameters."""
 
 from __future__ import annotations
 

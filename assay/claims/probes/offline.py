@@ -1,4 +1,4 @@
-"""What a source draws, and where the rows of an offline method come from."""
+"""What a source draws, and where the rows of an offline method come from. Axes: B rows, T columns."""
 
 from __future__ import annotations
 

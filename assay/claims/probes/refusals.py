@@ -8,10 +8,10 @@ from assay.core.slots import Scene, Task
 
 
 def is_refused(recipe: Recipe, task: Task) -> bool:
-    """Returns whether a reward, the rollout, the selection, a credit, a constraint or a source refuses the task when a
+    """Returns whether a reward, rollout, curriculum, selection, credit, constraint or source refuses the task when a
     run begins, before anything is computed.
     """
-    gathering = (part for part in (recipe.rollout, recipe.select) if part is not None)
+    gathering = (part for part in (recipe.rollout, recipe.curriculum, recipe.select) if part is not None)
     parts = (*recipe.rewards, *gathering, *recipe.credit, *recipe.constraints, *(feed.source for feed in recipe.feeds))
     try:
         for part in parts:

@@ -1,4 +1,7 @@
-"""A recipe's rollout and rewards outside of a run, with a small random policy or a given model."""
+"""A recipe's rollout and rewards outside of a run, with a small random policy or a given model.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which models an update moves: stages that are due, target networks and their rates; what a phase hands on."""
+"""Which models an update moves: stages that are due, target networks and their rates; what a phase hands on.
+
+Weights have the shapes of parameters.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def trained_table(
     for step in range(steps):
         now = recipe.at(Progress(step, steps))
         acting = table.detach() if behaviour_SA is None else behaviour_SA.detach().double()
-        record = episodes.record(drawn(episodes, acting, members, Draw(seed, (step,))), acting)
+        record = episodes.record(draw_episodes(episodes, acting, members, Draw(seed, (step,))), acting)
         batch = credited(now, engine.annotate(record, now.needs))
         for stage in now.stages:
             if engine.updates % stage.every == 0:
@@ -82,7 +82,7 @@ def repeated(episodes: AllEpisodes, num: int) -> AllEpisodes:
     return replace(episodes, state=state, action=action, mask=mask, reward=reward)
 
 
-def drawn(episodes: AllEpisodes, logits_SA: Tensor, members: int, draw: Draw) -> Tensor:
+def draw_episodes(episodes: AllEpisodes, logits_SA: Tensor, members: int, draw: Draw) -> Tensor:
     """Draws `members` episodes of each prompt from the table; returns their indices, [P, N]."""
     logp_BY = episodes.logp(logits_SA).repeat_interleave(members, 0)
     uniform_B = torch.from_numpy(random.uniform(draw, np.arange(len(logp_BY))))

@@ -5,6 +5,7 @@ an outcome exactly at its group's mean, prompts of unequal length in a chat temp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -55,6 +56,11 @@ def graded() -> Experience:
 def signed() -> Experience:
     """Returns `uneven` sequences with outcomes -1 and 1."""
     return uneven([1.0 if quarter > 2 else -1.0 for quarter in QUARTERS])
+
+
+def off_policy(num: int = 16, spread: float = 1.0) -> tuple[Data, ...]:
+    """Returns data with ratios away from one: `sequences` of that number and spread, then graded and signed answers."""
+    return partial(sequences, num=num, spread=spread), graded, signed
 
 
 def binary() -> Experience:

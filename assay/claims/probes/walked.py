@@ -1,4 +1,7 @@
-"""Gathered steps of a recipe at a small size: every batch with the weights before and after its update."""
+"""Gathered steps of a recipe at a small size: every batch with the weights before and after its update.
+
+Axes: B rows, T columns; weights have the shapes of parameters.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,13 @@ class Trained:
 
 @dataclass(frozen=True)
 class Walked:
-    """One gathered step: the experience that was trained on, None without a rollout, and the batches."""
+    """One gathered step: the experience that was trained on, None without a rollout, the batches, and why guards would
+    stop the run.
+    """
 
     fresh: Experience | None
     batches: list[Trained]
+    stops: list[str]
 
 
 @dataclass(frozen=True)
@@ -98,10 +104,13 @@ def weights_of(engine: Engine) -> dict[str, Tensor]:
 
 
 def nudge(engine: Engine, names: Iterable[str]) -> None:
-    """Moves models at random by a little: a critic that begins at 0 does not move where its targets are 0."""
+    """Moves models at random by a little: a critic that begins at 0 does not move where its targets are 0. What is 0
+    rises: it may be a variance.
+    """
     for place, name in enumerate(sorted(names)):
         values = engine.flats[name].values
-        values.add_(0.01 * torch.randn(values.shape, generator=torch.Generator().manual_seed(place)))
+        noise = 0.01 * torch.randn(values.shape, generator=torch.Generator().manual_seed(place))
+        values.add_(torch.where(values == 0, noise.abs(), noise))
 
 
 def shrunk(recipe: Recipe) -> Recipe:
@@ -127,7 +136,9 @@ def gathered_steps(recipe: Recipe, task: Task) -> list[Walked]:
         loop = Loop(watched, task, seed=0, num_steps=STEPS)
         nudge(loop.engine, recipe.critics)
         while len(found) < STEPS:
-            found.append(Walked(loop.step().fresh, seen[begin:]))
+            step = loop.step()
+            stops = [f"{alarm.guard}: {alarm.message}" for alarm in step.alarms if alarm.stop]
+            found.append(Walked(step.fresh, seen[begin:], stops))
             begin = len(seen)
             if loop.engine.updates > due and all(any(one.moved(name) for one in seen) for name in trains):
                 break

@@ -1,4 +1,7 @@
-"""Instances that answer late, on a virtual clock: what stepping them apart saves, and that it changes no number."""
+"""Instances that answer late, on a virtual clock: what stepping them apart saves, and that it changes no number.
+
+Axes: N instances, B rows, T columns.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 
 from assay.core.record import Draw, Experience, State, concatenate
 from assay.core.slots import Scene, Simulation, SteppingTask
-from assay.core.slots.tasks import Answers
+from assay.core.slots.simulations import Answers
 from assay.core.spaces import Context
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy

@@ -8,6 +8,7 @@ extra padding changes nothing; permuting sequences permutes the result.
 """
 
 from assay.core.slots.gathers import Curriculum, Explore, Framing, Rollout, Source, TaskChange, frame_of
+from assay.core.slots.model_abilities import Grown, Keeping, Layered, OfData, OfRewards, Packing
 from assay.core.slots.models import (
     Actor,
     ActorHead,
@@ -16,13 +17,7 @@ from assay.core.slots.models import (
     Body,
     CriticHead,
     CriticSpec,
-    Grown,
-    Keeping,
-    Layered,
     ModelSpec,
-    OfData,
-    OfRewards,
-    Packing,
     PathActor,
     Sampled,
     SharedBody,
@@ -32,8 +27,8 @@ from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, nu
 from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
 from assay.core.slots.readers import Chat, JudgeReader, LimitReader, RubricReader, TaskReader
 from assay.core.slots.scene import ALONE, Models, Scene, logp_of
+from assay.core.slots.simulations import ReadySimulation, Simulation
 from assay.core.slots.tasks import (
-    AnsweringTask,
     BoxedTask,
     CostlyTask,
     CountedTask,
@@ -41,25 +36,16 @@ from assay.core.slots.tasks import (
     ExactTask,
     GameTask,
     LoggedTask,
-    PairedTask,
     PresetTask,
-    PromptedTask,
     ProxyTask,
-    ReadySimulation,
     RepeatingTask,
-    ReplayableTask,
-    ResumableTask,
     RewardedSuccessTask,
     RoamingTask,
     ScriptedTask,
-    Simulation,
-    SourcedTask,
     SteppingTask,
+    SupervisedTask,
     Task,
-    TextTask,
     UncertainTask,
-    has_turns,
-    most_decisions,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -73,6 +59,18 @@ from assay.core.slots.terms import (
     Target,
     Term,
     TrustRegion,
+)
+from assay.core.slots.text_tasks import (
+    AnsweringTask,
+    CheckedTask,
+    PairedTask,
+    PromptedTask,
+    ReplayableTask,
+    ResumableTask,
+    SourcedTask,
+    TextTask,
+    has_turns,
+    most_decisions,
 )
 from assay.core.slots.transforms import (
     Annotation,
@@ -100,6 +98,7 @@ __all__ = [
     "BoxedTask",
     "Certificate",
     "Chat",
+    "CheckedTask",
     "Choice",
     "Constraint",
     "CostlyTask",
@@ -164,6 +163,7 @@ __all__ = [
     "SourcedTask",
     "Steady",
     "SteppingTask",
+    "SupervisedTask",
     "Target",
     "Task",
     "TaskChange",

@@ -1,4 +1,7 @@
-"""Slots that update parameters and settings: optimizers, gates of target networks, schedules."""
+"""Slots that update parameters and settings: optimizers, gates of target networks, schedules.
+
+Values are flat; a gate answers for N instances of a model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots around a trained policy, and options inside parts."""
+"""Slots around a trained policy, and options inside parts. Axes: M transitions, G numbers of a goal or latent."""
 
 from __future__ import annotations
 

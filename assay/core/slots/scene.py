@@ -1,4 +1,7 @@
-"""Everything that a part may use besides the experience it works on: no globals, no files, no clock."""
+"""Everything that a part may use besides the experience it works on: no globals, no files, no clock.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of losses, and of the parts losses consist of."""
+"""Slots of losses, and of the parts losses consist of. Axes: B sequences, T decisions, N critics."""
 
 from __future__ import annotations
 

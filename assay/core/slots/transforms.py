@@ -1,4 +1,7 @@
-"""Slots of parts that process fresh experience once: rewards, selection, credit, constraints; and annotations."""
+"""Slots of parts that process fresh experience once: rewards, selection, credit, constraints; and annotations.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 

@@ -71,11 +71,13 @@ class SampledEqualsTrained(Watch):
         some = own.rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
         if not bool(some.mask.any()):
             return []
+        # An actor may have buffers alone.
         somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))
         some = some.trim().to(somewhere.device)
         recorded = some.extra.get("logp_model", some.logp)
         signed = (moment.actor.score(some, frozenset({Need.LOGP})).logp - recorded)[some.mask]
         mean, largest = float(signed.abs().mean()), float(signed.abs().max())
+        # Rounding of half precision has a tail: no single decision may decide.
         if somewhere.dtype in (torch.bfloat16, torch.float16):
             beyond = float((signed.abs() > self.narrow_largest).float().mean())
             if mean <= self.narrow_limit and abs(float(signed.mean())) <= self.bias_limit and beyond <= self.rare:
@@ -112,6 +114,7 @@ class SaneRewards(Watch):
             text = f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}"
             return [Alarm("sane rewards", f"{text}. Fix the reward function", stop=True)]
         outcome = groups.outcome(fresh)[fresh.mask.any(1)]
+        # Without credit, rewards are not read: imitation may have constant ones.
         constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
         if lasts(constant, state, "constant", self.patience):
             text = (
@@ -148,6 +151,7 @@ class WeightsMove(Watch):
             for stage in moment.recipe.stages
             if "actor" in stage.trains and stage.optimizer.learning_rate != 0
         ]
+        # A stage without an update has no norm: nothing was to move.
         norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
         after = checksum(moment.actor)
         if not math.isfinite(after):

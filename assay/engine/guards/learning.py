@@ -111,6 +111,7 @@ class LivePolicy(Watch):
         if state["first"] is None:
             state.update(first=entropy, outcome=average, best=best)
         state["best"] = max(best, state["best"])
+        # Differential entropy has no zero: it is compared with the first by a difference, not by a ratio.
         if fresh.action.is_floating_point():
             is_sure = entropy < state["first"] + fresh.action[0, 0].numel() * math.log(self.narrow)
         else:
@@ -231,7 +232,9 @@ class CriticExplains(Watch):
             return []
         share = max(-1.0, 1.0 - float((target - value).var()) / spread)
         state["steps"] += 1
+        # An average that forgets: a critic that is bad at first is no alarm.
         state["share"] += (share - state["share"]) / min(state["steps"], self.patience)
+        # A critic needs time; early in a run it explains nothing by right.
         is_late = 2 * (moment.progress.step + 1) > moment.progress.num_steps and state["steps"] >= self.patience
         if not lasts(is_late and state["share"] <= 0.0, state, "below", self.patience):
             return []
@@ -315,6 +318,7 @@ class HeldOutFollows(Watch):
         held_out = sum(scores) / max(1, len(scores))
         is_known = state["score"] is not None and all(0.0 <= score <= 1.0 for score in scores)
         below = state["below"] = state["below"] + 1 if is_known and state["score"] - held_out > self.most else 0
+        # At powers of two: a run of a thousand evaluations has ten such alarms.
         if below == 0 or below & (below - 1):
             return []
         text = (

@@ -55,6 +55,7 @@ def inspect_credit(
     if odd:
         text = f"{name} writes '{odd[0]}' with a gradient: the loss would be differentiated through it. Detach it"
         found.append(Alarm("credit without gradient", text, stop=True))
+        # The run stops at its alarm; until then nothing is differentiated through it.
         after = replace(after, extra={column: values.detach() for column, values in after.extra.items()})
     if is_first and (why := mixed_groups(part, before, after, scene)):
         text = f"{name} mixes groups: {why}. Compare the rows of `experience.group` alone, or declare"
@@ -78,6 +79,7 @@ def mixed_groups(part: Transform, before: Experience, after: Experience, scene: 
         return ""
     half, mask = before.rows(rows), before.mask[rows]
     try:
+        # With metrics of its own: a trial must not be logged.
         alone = part(half, scene.given(metrics={}), {}).column("advantage").detach()
     except Exception as error:  # not hidden: it is the alarm
         return f"with half of the groups it raises {type(error).__name__}: {error}"

@@ -95,6 +95,7 @@ class StackedEngine(Engine):
             for name, flat in flats.items()
             for own, tensor in zip(flat.names, flat.tensors, strict=True)
         }
+        # Only trained models: copies follow and have no optimizer.
         self.moved = {stage.name: [flats[name] for name in stage.trains] for stage in recipe.stages}
         self.optimizers = {
             name: stacked([engine.optimizers[name] for engine in engines], some, placement.device)
@@ -121,6 +122,7 @@ class StackedEngine(Engine):
     def mapped(self, function: Callable[..., Any], *given: Any) -> Any:
         """Returns function(...) of each seed, evaluated with its parameters; `given` and results have the axis S."""
 
+        # Parameters are an argument, since vmap maps arguments and not attributes.
         def one(tensors: Columns, *own: Any) -> Any:
             return functional_call(self.holder, tensors, (partial(function, *own),))
 
@@ -211,6 +213,7 @@ class StackedEngine(Engine):
         """Clips each seed by its own norm, in place; a seed's gradient that is not finite is replaced by zeros."""
         both = zip(self.moved[stage.name], gradients, strict=True)
         parts = [flat.by_seed(gradient) for flat, gradient in both]
+        # Norms by model, then over models, in the order of a single engine.
         each = torch.stack([torch.cat(some, 1).norm(dim=1) for some in parts])
         norm = each.norm(dim=0) if len(each) > 1 else each[0]
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, torch.ones_like(norm))]

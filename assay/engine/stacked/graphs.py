@@ -1,4 +1,4 @@
-"""Replays functions of tensors: on CUDA a function whose shapes repeat becomes a graph."""
+"""Replays functions of tensors: on CUDA a function whose shapes repeat becomes a graph. Tensors have any shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
-from assay.ops.recording import recorded
+from assay.ops.recording import record_graph
 
 Columns = dict[str, Tensor]
 """Tensors by name; those of a record under 'context.' and 'extra.' where it maps names to them."""
@@ -27,6 +27,7 @@ def columns_of(record: Experience) -> Columns:
         value = getattr(record, f.name)
         if isinstance(value, Tensor):
             columns[f.name] = value
+        # Empty mappings and absent columns are the same record.
         elif value:
             columns |= {f"{f.name}.{name}": column for name, column in value.items()}
     return columns
@@ -94,7 +95,7 @@ class Replayed:
                 self.function(self.inputs)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with recorded(self.graph, self.pool):
+        with record_graph(self.graph, self.pool):
             self.outputs = self.function(self.inputs)
 
 

@@ -13,7 +13,8 @@ from functools import partial
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience
-from assay.engine.loop import Loop, Step, averages, learn
+from assay.engine.loop import Loop, Step, learn
+from assay.engine.loop_metrics import averages
 from assay.engine.placement import Placement
 from assay.engine.stacked.engine import ALONE, StackedEngine
 from assay.engine.stacked.feeders import Feeder

@@ -15,6 +15,7 @@ from assay.methods.archer.base import turn_critic
 
 
 def recipe(preset: Preset = LANGUAGE) -> Recipe:
+    """Returns the actor-critic of turns under its own name."""
     return replace(turn_critic(preset), name="archer")
 
 

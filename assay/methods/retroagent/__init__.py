@@ -26,6 +26,7 @@ def recipe(
     lessons: bool = True,
     reflect: Reflect = solved_example,
 ) -> Recipe:
+    """Returns grpo paid for the task and for progress; `lessons` shows half of a group what was learnt before."""
     base = recipes.grpo(preset)
     assert isinstance(base.rollout, Episodes)
     rewards = (Verifier(), ScaledReward(10.0), Progress(history=history))

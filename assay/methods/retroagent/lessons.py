@@ -66,6 +66,7 @@ class Lessons(Rollout):
         return {"lessons": []}
 
     def with_judge(self, ask: Chat) -> Any:
+        """Returns the same with a chat model that writes the lessons."""
         return replace(self, reflect=ChatReflection(ask))
 
     def __call__(self, scene: Scene, state: State) -> Experience:

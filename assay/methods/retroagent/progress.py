@@ -111,6 +111,7 @@ class Progress(Reward):
         return {"best": {}}
 
     def with_judge(self, ask: Chat) -> Any:
+        """Returns the same with a chat model that judges progress."""
         return replace(self, phi=ChatProgress(ask))
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

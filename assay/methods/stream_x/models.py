@@ -1,4 +1,7 @@
-"""Networks for learning from one sample at a time: sparse weights, normalised layers, running input scales."""
+"""Networks for learning from one sample at a time: sparse weights, normalised layers, running input scales.
+
+Axes: B, T, F features, O outputs.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""A table with an entry for each state, whose optimum can be computed by enumeration."""
+"""A table with an entry for each state, whose optimum can be computed by enumeration.
+
+Axes: B, T, S states, O outputs.
+"""
 
 from __future__ import annotations
 

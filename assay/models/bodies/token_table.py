@@ -5,6 +5,7 @@ A context is the first token after bos (the prompt), the place of the next token
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -69,9 +70,25 @@ class ContextTable(nn.Module):
         """Returns the numbers of these rows."""
         return self.table[row] if self.features is None else torch.tensordot(self.features[row], self.table, 1)
 
+    def first_place(self, prompt: Sequence[int]) -> int:
+        """Returns the place of the first token after a prompt."""
+        return len(prompt)
+
+    def shown_in(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Returns the tokens that each prompt shows for the places of an answer, [P, L], 0 for none: none at all."""
+        return torch.zeros(len(prompts), 0, dtype=torch.int64)
+
+    def copied(self, found: Tensor, shown: Tensor) -> Tensor:
+        """Returns numbers [..., C] after what is shown for their places, [...], acted on them: the numbers."""
+        return found
+
+    def before(self, tokens: Tensor) -> Tensor:
+        """Returns the numbers before each token, [B, T, ...]."""
+        return self.at(self.rows_before(tokens))
+
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
         """Returns the numbers before each token, or of the tokens chosen there; members are the first axis."""
-        found = self.at(self.rows_before(context["tokens"]))
+        found = self.before(context["tokens"])
         if action is not None:
             chosen = (self.chosen(action) - 1).clamp(min=0).view(*action.shape, *[1] * (found.dim() - 2))
             found = found.gather(2, chosen.expand(*found.shape[:2], 1, *found.shape[3:])).squeeze(2)
@@ -93,5 +110,5 @@ class TokenTable(Body):
     choices: int = 10
     rank: int = 0
 
-    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
+    def outputs(self, spec: Spec, ask: Ask) -> ContextTable:
         return ContextTable(spec, self, ask)

@@ -107,6 +107,12 @@ class Trunk(nn.Module):
         """Applies the norm after the last layer."""
         return functional.layer_norm(x, (x.shape[-1],), self.norm)
 
+    def decoder(
+        self, output: Callable[[Tensor], Tensor], prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int
+    ) -> Cache:
+        """Returns a decoder of `repeats` rows of each prompt."""
+        return Cache(self, output, prompts, repeats, num_new)
+
     @property
     def width(self) -> int:
         """Size of a hidden state."""

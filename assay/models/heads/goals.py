@@ -1,4 +1,7 @@
-"""Heads of goal-conditioned tasks: the space of goals, and representations of a fixed length."""
+"""Heads of goal-conditioned tasks: the space of goals, and representations of a fixed length.
+
+Axes: B, T, G numbers of a goal.
+"""
 
 from __future__ import annotations
 

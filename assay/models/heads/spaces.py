@@ -1,4 +1,7 @@
-"""Action spaces of heads: checks that a task's fits, which raise AssayError if not, and its bounds."""
+"""Action spaces of heads: checks that a task's fits, which raise AssayError if not, and its bounds.
+
+Bounds have one entry an action dimension.
+"""
 
 from __future__ import annotations
 

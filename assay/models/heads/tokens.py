@@ -15,6 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import Ask, Body
 from assay.core.spaces import Spec, Vocabulary
+from assay.models.bodies.token_module import Reader, States, TokenModule
 from assay.models.bodies.token_table import ContextTable, TokenTable
 from assay.models.bodies.transformer import Cache, Transformer, Trunk
 from assay.models.decoder_handle import Held
@@ -22,11 +23,13 @@ from assay.ops import distributions
 
 
 class TokenPolicy(nn.Module):
-    """A policy over tokens: a trunk and an output layer, whose logits are divided by `temperature`."""
+    """A policy over tokens: a trunk, or one's own module, and an output layer, whose logits are divided by
+    `temperature`.
+    """
 
     forbidden: Tensor
 
-    def __init__(self, vocabulary: Vocabulary, trunk: Trunk, temperature: float = 1.0) -> None:
+    def __init__(self, vocabulary: Vocabulary, trunk: Trunk | States, temperature: float = 1.0) -> None:
         super().__init__()
         self.vocabulary, self.trunk, self.temperature, self.sampler = vocabulary, trunk, temperature, Held()
         self.output = nn.Linear(trunk.width, vocabulary.size, bias=False)
@@ -39,9 +42,9 @@ class TokenPolicy(nn.Module):
         """Returns unnormalised log-probabilities; padding and start tokens have probability 0."""
         return divided(self.output(hidden), self.temperature) + self.forbidden
 
-    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Cache:
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Cache | Reader:
         """Returns a decoder of `repeats` rows of each prompt."""
-        return Cache(self.trunk, self.logits, prompts, repeats, num_new)
+        return self.trunk.decoder(self.logits, prompts, repeats, num_new)
 
     def release(self) -> None:
         """Frees the memory that decoding on a GPU holds."""
@@ -117,13 +120,15 @@ class TableDecoder:
         row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
         newest = [(list(prompt)[::-1] + [0] * window)[:window] for prompt in prompts]
         self.prompt = torch.tensor([prompt[1] for prompt in prompts], device=device)[row]
-        self.place = torch.tensor([len(prompt) for prompt in prompts], device=device)[row]
+        self.place = torch.tensor([actor.table.first_place(prompt) for prompt in prompts], device=device)[row]
+        self.shown = functional.pad(actor.table.shown_in(prompts), (0, 1)).to(device)[row]
         self.last = torch.tensor(newest, device=device, dtype=torch.int64).view(len(prompts), window)[row]
 
     def logits(self) -> Tensor:
         """Returns logits [N, V] for the next token."""
         table = self.actor.table
-        return self.actor.logits(table.at(table.row_of(self.prompt, self.place, self.last)))
+        shown = self.shown.gather(1, (self.place - 2).clamp(max=self.shown.shape[1] - 1).unsqueeze(1)).squeeze(1)
+        return self.actor.logits(table.copied(table.at(table.row_of(self.prompt, self.place, self.last)), shown))
 
     def push(self, tokens: Tensor) -> None:
         """Appends one token to each row."""
@@ -133,15 +138,17 @@ class TableDecoder:
     def keep(self, rows: Tensor) -> None:
         """Drops all rows but these."""
         self.prompt, self.place, self.last = self.prompt[rows], self.place[rows], self.last[rows]
+        self.shown = self.shown[rows]
 
 
 def token_policy(body: Body, spec: Spec, temperature: float = 1.0) -> nn.Module:
     """Returns a policy over the task's tokens; raises AssayError if the body does not decode."""
     if isinstance(body, TokenTable) and isinstance(spec.action, Vocabulary):
         choices = min(body.choices, spec.action.size - spec.action.eos - 1)
-        return TablePolicy(ContextTable(spec, body, Ask((choices,))), temperature)
-    if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer):
+        return TablePolicy(body.outputs(spec, Ask((choices,))), temperature)
+    if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer | TokenModule):
         raise AssayError(
-            f"a policy over tokens needs the body Transformer(), or Pretrained(path) as the actor, got {body}"
+            "a policy over tokens needs the body Transformer() or TokenModule(make), or Pretrained(path) as the actor, "
+            f"got {body}"
         )
     return TokenPolicy(spec.action, body.states(spec), temperature)

@@ -84,9 +84,9 @@ class PretrainedActor(nn.Module):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether logits are the product with one matrix and nothing else: no bias, adapter, scale or soft cap."""
+        """Whether logits are the product with one matrix and nothing else: no bias, adapter, scale, soft cap or cut."""
         head = self.network.get_output_embeddings()
-        if type(head) is not nn.Linear or head.bias is not None:
+        if type(head) is not nn.Linear or head.bias is not None or head.out_features != self.vocabulary.size:
             return False
         with torch.no_grad():
             hidden = torch.linspace(-30.0, 30.0, 2 * head.in_features, device=head.weight.device).view(2, -1)

@@ -28,11 +28,15 @@ from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.hidden import Sequences
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, merged, save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
+from assay.models.pretrained.chat import pieces_of, reply_of, texts_around, with_text_arguments
+from assay.models.pretrained.chat_texts import Answered, Framed
+from assay.models.pretrained.spelling import plain_ids
+from assay.models.pretrained.tool_turns import ToolTurns, tool_turns
 from assay.models.pretrained.weight_index import foreign_shard, misfits, too_large
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.ops.distributions import check_temperature
 from assay.rollouts import text
-from assay.rollouts.text import Conversation, Message
+from assay.rollouts.text import Message, Said, ToolResults
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
@@ -195,46 +199,20 @@ def export(policy: Any, model: Any, target: Path, *, merge: bool = False) -> Non
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer
-class Framed(str):
-    """A prompt to be encoded inside the model's chat template: marked by this type, never by its text.
-
-    `messages` are those of a conversation, or the text as one message of the user, after `system` if none of them is a
-    system prompt.
-    """
-
-    messages: tuple[Message, ...]
-    tools: str
-
-    def __new__(cls, prompt: str, system: str = "") -> Framed:
-        """Returns the prompt as a text that remembers its messages."""
-        made = super().__new__(cls, prompt)
-        own = prompt.messages if isinstance(prompt, Conversation | Framed) else (Message("user", prompt),)
-        has_system = any(message.role in ("system", "developer") for message in own)
-        made.messages = own if has_system or not system else (Message("system", system), *own)
-        made.tools = prompt.tools if isinstance(prompt, Conversation | Framed) else ""
-        return made
-
-
-class Unwritable(AssayError, ValueError):
-    """A text that a tokenizer cannot encode."""
-
-
-class Answered(str):
-    """A partner's reply to be encoded inside the chat template, between two utterances of the policy."""
-
-
 @dataclass(frozen=True)
 class PretrainedTokenizer:
     """The tokenizer of a pretrained model. Text is only ever text: "<|im_end|>" in a prompt is not a control token.
 
     `bos` begins every prompt: the template's first control token, else the tokenizer's bos, else its eos (Qwen has no
     bos and separates documents by eos). `eos` is the token that the template puts after a reply, else the tokenizer's
-    eos. `pad` defaults to eos: padding is identified by the columns `mask` and `valid`, never by its id.
+    eos. `pad` defaults to eos: padding is identified by the columns `mask` and `valid`, never by its id. Control tokens
+    in `kept`, such as those around tool calls, are text where an utterance is decoded.
     """
 
     path: str
     revision: str | None = None
     chat: bool = True
+    kept: tuple[str, ...] = ()
 
     @cached_property
     def backend(self) -> Any:
@@ -250,36 +228,43 @@ class PretrainedTokenizer:
 
     def template(self, messages: Sequence[Message], tools: str = "") -> str:
         """Returns the chat template around messages; it opens a reply unless the last one is the assistant's."""
-        chat = [message._asdict() for message in messages]
-        roles = ", ".join(message.role for message in messages)
+        return self.chat_text([message.fields for message in messages], tools)
+
+    def chat_text(self, chat: Sequence[Mapping[str, Any]], tools: str = "") -> str:
+        """Returns the chat template around messages as transformers takes them, tool calls included.
+        Arguments of calls are objects; a template that joins them to text gets them as JSON.
+        """
+        roles = ", ".join(message["role"] for message in chat)
         with asking(f"the chat template of '{self.path}' fails on {roles} (chat=False uses none)"):
             template = TODAY + self.backend.get_chat_template()
-            options = {"chat_template": template, "add_generation_prompt": messages[-1].role != "assistant"}
+            options = {"chat_template": template, "add_generation_prompt": chat[-1]["role"] != "assistant"}
             options |= {"tools": json.loads(tools)} if tools else {}
-            return str(self.backend.apply_chat_template(chat, tokenize=False, **options))
+            try:
+                return str(self.backend.apply_chat_template(list(chat), tokenize=False, **options))
+            except TypeError:
+                if not any(one.get("tool_calls") for one in chat):
+                    raise
+            return str(self.backend.apply_chat_template(with_text_arguments(chat), tokenize=False, **options))
+
+    def pieces(self, prompt: str, said: Said) -> list[tuple[list[int], bool]]:
+        """Returns the tokens of a demonstrated conversation in pieces; see `chat.pieces_of`."""
+        return pieces_of(self, Framed(prompt), said)
+
+    def written(self, prompt: Framed, said: Said) -> Said:
+        """Returns the last reply in the words of the template, which it needs for calls and reasoning."""
+        return Said(said.message, reply_of(self, (*prompt.messages, said.message), prompt.tools, -1)[1])
 
     @cached_property
-    def frames(self) -> dict[tuple[tuple[str, ...], str], list[str]]:
+    def frames(self) -> dict[tuple[tuple[tuple[str, bool], ...], str], list[str]]:
         """The texts that the template writes around messages, by their roles and tools; filled by `around`."""
         return {}
 
     def around(self, prompt: Framed) -> list[str]:
-        """Returns the texts that the template writes before, between and after the messages of a prompt. Raises
-        AssayError if it drops, repeats or reorders messages, or if tools spell a control token.
-        """
-        key = (tuple(message.role for message in prompt.messages), prompt.tools)
-        if key not in self.frames:
-            marks = [f"message-{place}-goes-here-1+1" for place in range(len(prompt.messages))]
-            marked = [Message(one.role, mark) for one, mark in zip(prompt.messages, marks, strict=True)]
-            whole = self.template(marked, prompt.tools)
-            pieces = re.split("|".join(map(re.escape, marks)), whole)
-            if re.findall("|".join(map(re.escape, marks)), whole) != marks:
-                roles = ", ".join(key[0])
-                raise AssayError(f"the chat template of '{self.path}' drops or repeats messages ({roles}). Change them")
-            if any(token in prompt.tools for token in self.control.values()):
-                raise AssayError(f"tools spell a control token of '{self.path}': {prompt.tools[:60]}. Rename them")
-            self.frames[key] = pieces
-        return self.frames[key]
+        """Returns the texts that the template writes around the messages of a prompt; see `chat.texts_around`."""
+        key = (tuple((message.role, bool(message.content)) for message in prompt.messages), prompt.tools)
+        own = any(message.more for message in prompt.messages)  # calls differ from row to row
+        found = texts_around(self, prompt.messages, prompt.tools) if own or key not in self.frames else self.frames[key]
+        return found if own else self.frames.setdefault(key, found)
 
     @cached_property
     def frame(self) -> tuple[str, str]:
@@ -306,6 +291,18 @@ class PretrainedTokenizer:
             what = f"the chat template of '{self.path}' rewrites earlier turns when a conversation continues"
             raise AssayError(f"{what}. Use a model whose template appends, or a task of one turn")
         return before, after
+
+    def tool_turns(self, num_results: int) -> ToolTurns | None:
+        """Returns how the template writes a call and the results of an utterance; None if it does not write calls."""
+        if num_results not in self.turns:
+            eos = self.control.get(self.vocabulary.eos, "")
+            self.turns[num_results] = tool_turns(self.path, self.chat_text, eos, num_results) if eos else None
+        return self.turns[num_results]
+
+    @cached_property
+    def turns(self) -> dict[int, ToolTurns | None]:
+        """The texts around results, by their number; filled by `tool_turns`."""
+        return {}
 
     @cached_property
     def control(self) -> Mapping[int, str]:
@@ -348,18 +345,7 @@ class PretrainedTokenizer:
         if the text cannot be encoded.
         """
         around, texts = self.spelled(text)
-        whole, cuts = around[0], set[int]()
-        spelt = "|".join(re.escape(token) for token in self.control.values()) or "$^"
-        for content, after in zip(texts, around[1:], strict=True):
-            cuts |= {match.start() + len(whole) + 1 for match in re.finditer(f"(?={spelt})", content)}
-            whole += content + after
-        places = [0, *sorted(cuts), len(whole)]
-        ids = [index for start, end in itertools.pairwise(places) for index in self.raw(whole[start:end])]
-        allowed = sum(len(re.findall(spelt, piece)) for piece in around)
-        if sum(index in self.control for index in ids) != allowed or max(ids, default=0) >= self.vocabulary.size:
-            raise Unwritable(
-                f"the tokenizer of '{self.path}' cannot encode {text[:60]!a} as plain text. Change the text"
-            )
+        ids = plain_ids(self, around, texts)
         return ids[1:] if isinstance(text, Framed) and around[0] and ids[0] == self.vocabulary.bos else ids
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
@@ -377,18 +363,21 @@ class PretrainedTokenizer:
 
     def spelled(self, text: str) -> tuple[Sequence[str], list[str]]:
         """Returns the template's texts before, between and after, and the texts that are only ever text."""
+        if isinstance(text, ToolResults) and (turns := self.tool_turns(len(text.results))) is not None:
+            return turns.pieces, [*text.results]
         if isinstance(text, Answered):
             return self.gap, [text]
         if not isinstance(text, Framed) or not any(self.frame):
             return ("", ""), [text]
         if len(text.messages) == 1 and text.messages[0].role == "user" and not text.tools:
             return self.frame, [text.messages[0].content]
-        return self.around(text), [message.content for message in text.messages]
+        return self.around(text), [message.content for message in text.messages if message.content]
 
     @cached_property
     def special(self) -> frozenset[int]:
-        """Special tokens; transformers builds the whole table of added ones at every look."""
-        return frozenset(i for i, one in self.backend.added_tokens_decoder.items() if one.special)
+        """Special tokens that are not kept; transformers builds the whole table of added ones at every look."""
+        added = self.backend.added_tokens_decoder.items()
+        return frozenset(i for i, one in added if one.special and one.content not in self.kept)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns text without pad, bos and eos; other special tokens and invalid ids become U+FFFD."""

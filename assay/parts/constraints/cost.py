@@ -57,7 +57,10 @@ def centred(values_BT: Tensor, experience: Experience) -> Tensor:
 
 
 class CostCredit(Choice, Protocol):
-    """Assigns costs to decisions: a setting of a constraint."""
+    """Assigns costs to decisions: a setting of a constraint.
+
+    Source: Ray et al. 2019. Assumes a cost channel. Degenerate: costs of 0 give credit 0.
+    """
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
@@ -82,7 +85,8 @@ class CostCredit(Choice, Protocol):
 class CostToGo(CostCredit):
     """cost_advantage = discounted cost to go, centred over the batch; no critic.
 
-    Degenerate: a batch of a single decision, or of none, has cost advantage 0.
+    Degenerate: a batch of a single decision, or of none, has cost advantage 0. Source: Ray et al. 2019, without a
+    critic. Assumes whole episodes.
     """
 
     discount: float = 0.99
@@ -102,7 +106,8 @@ class CostToGo(CostCredit):
 class CostValues(Annotation):
     """V_C of every context by the critic `model`, also after the last decision, so that truncation bootstraps.
 
-    Degenerate: rows without a decision have values too.
+    Degenerate: rows without a decision have values too. Source: Ray et al. 2019. Assumes a critic of costs with that
+    name.
     """
 
     column: str = "cost_value"
@@ -122,7 +127,8 @@ class CostValues(Annotation):
 class CostCritic(CostCredit):
     """cost_advantage by GAE with a critic `cost_value`, centred; `cost_return` is the critic's target.
 
-    Degenerate: gae_lambda 1 with V_C = 0 is `CostToGo`.
+    Degenerate: gae_lambda 1 with V_C = 0 is `CostToGo`. Source: arXiv:1506.02438, on costs. Assumes that `CostValues`
+    wrote the column.
     """
 
     discount: float = 0.99

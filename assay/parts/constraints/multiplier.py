@@ -21,7 +21,10 @@ from assay.parts.constraints.cost import CostCredit, CostToGo
 
 # ---------------------------------------------------------------------------------------------------- rules
 class Rule(Protocol):
-    """Updates the multiplier of a constraint."""
+    """Updates the multiplier of a constraint.
+
+    Source: arXiv:2007.03964. Assumes one number for each cost. Degenerate: at the limit nothing moves.
+    """
 
     def init(self, limit: float) -> State:
         """Returns the state at the start of a run, including `multiplier`."""
@@ -34,7 +37,8 @@ class Rule(Protocol):
 class Ascent:
     """multiplier <- max(0, multiplier + rate * (J_C - limit)): gradient ascent on the dual.
 
-    Degenerate: rate 0 only reports.
+    Degenerate: rate 0 only reports. Source: Altman 1999, constrained MDPs. Assumes a rate small enough for J_C to
+    follow.
     """
 
     rate: float = 0.05
@@ -56,7 +60,8 @@ class Pid:
         e = J_C - limit;  I <- max(0, I + e);  D = max(0, J_C - previous J_C)
         multiplier <- max(0, proportional * e + integral * I + derivative * D)
 
-    proportional = derivative = 0 is `Ascent` with rate `integral`. Degenerate: the first batch has D = 0.
+    proportional = derivative = 0 is `Ascent` with rate `integral`. Degenerate: the first batch has D = 0. Assumes
+    batches large enough that the growth of J_C is more than noise.
     """
 
     proportional: float = 0.05
@@ -80,7 +85,10 @@ class Pid:
 
 # ---------------------------------------------------------------------------------------------------- merging
 class Merge(Protocol):
-    """Merges the cost advantage into the advantage."""
+    """Merges the cost advantage into the advantage.
+
+    Source: Ray et al. 2019. Assumes that both advantages are written. Degenerate: a multiplier of 0 changes nothing.
+    """
 
     def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
         """Returns the advantage [B, T]."""
@@ -90,7 +98,8 @@ class Merge(Protocol):
 class Priced:
     """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier): the scale stays bounded.
 
-    Degenerate: a multiplier of 0 leaves the advantage as it is.
+    Degenerate: a multiplier of 0 leaves the advantage as it is. Source: arXiv:2007.03964. Assumes that both advantages
+    have comparable units.
     """
 
     not_a_part: ClassVar[str] = "a setting of a constraint"
@@ -107,7 +116,7 @@ class Multiplier(Constraint):
 
     J_C is the mean cost of the whole episodes that ended in this batch, unless the cost credit defines another level.
     Place it after the credit; it reads cost channel `channel`. Degenerate: a batch without J_C, in which no episode
-    ended, leaves the multiplier as it is.
+    ended, leaves the multiplier as it is. Source: Ray et al. 2019.
     """
 
     limit: float = 1.0

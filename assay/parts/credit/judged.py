@@ -16,7 +16,8 @@ from assay.core.slots import Annotation, Over
 class ActionValues(Annotation):
     """Column `q`: min_i Q_i(s, a) of the recorded decisions by the critic `q`, zero where masked.
 
-    Degenerate: a critic with one member gives its Q(s, a); an empty mask gives zeros.
+    Degenerate: a critic with one member gives its Q(s, a); an empty mask gives zeros. Source: by definition. Assumes a
+    critic of actions with that name.
     """
 
     column: ClassVar[str] = "q"

@@ -21,11 +21,11 @@ class CountModes(Prepare):
     """Logs `mode/NAME`, the share of answers in each class, `mode_score/NAME`, their mean score, `largest_mode`, the
     largest share of a class but `other`, and `stopped_length`, the mean length of answers that were not cut.
 
-    `modes` are the classes, or a function that reads them from the task's `AnswerFormat`.
-    A class is a regular expression for the whole answer; the first that matches counts, and the rest is `other`, so
-    that shares add up to 1. A dot also matches a newline. A behaviour is a class of its own: ".*wait.*". Classes do not
-    depend on whether an answer is right. Tasks without text are refused. Degenerate: if no row has a decision, all
-    shares are 0, and neither scores nor a length are logged.
+    `modes` are the classes, or a function that reads them from the task's `AnswerFormat`. A class is a regular
+    expression for the whole answer; the first that matches counts, and the rest is `other`, so that shares add up to 1.
+    A dot also matches a newline. A behaviour is a class of its own: ".*wait.*". Classes do not depend on whether an
+    answer is right. Tasks without text are refused. Degenerate: if no row has a decision, all shares are 0, and neither
+    scores nor a length are logged. Source: arXiv:2504.07912. Assumes a task with text.
     """
 
     modes: Mapping[str, str] | Callable[[AnswerFormat], Mapping[str, str]]

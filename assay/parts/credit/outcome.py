@@ -22,6 +22,8 @@ from assay.ops import groups
 class Constant(RowStatistic):
     """The same number for every row. 1/2 as baseline and as scale makes -1 and +1 of 0 and 1. Degenerate: as baseline,
     0 is plain REINFORCE.
+
+    Source: Williams 1992. Assumes that the number is a fair baseline for every prompt.
     """
 
     value: float = 0.0
@@ -32,7 +34,10 @@ class Constant(RowStatistic):
 
 @dataclass(frozen=True)
 class GroupMean(RowStatistic):
-    """Mean outcome of the row's group, itself included. Degenerate: a group of one has advantage 0."""
+    """Mean outcome of the row's group, itself included. Degenerate: a group of one has advantage 0.
+
+    Source: arXiv:2402.03300. Assumes several samples of each start.
+    """
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         return groups.mean(outcome_B, groups.row_groups(experience))
@@ -42,8 +47,8 @@ class GroupMean(RowStatistic):
 class LeaveOneOut(RowStatistic):
     """Mean outcome of the group's other rows (RLOO, arXiv:2402.14740).
 
-    It does not depend on the row's own decisions, so the gradient is unbiased. Degenerate: a group of one has
-    baseline 0.
+    It does not depend on the row's own decisions, so the gradient is unbiased. Degenerate: a group of one has baseline
+    0. Assumes independent samples.
     """
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
@@ -52,7 +57,10 @@ class LeaveOneOut(RowStatistic):
 
 @dataclass(frozen=True)
 class BatchMean(RowStatistic):
-    """Mean outcome of all episodes with a decision. Degenerate: a single episode has advantage 0."""
+    """Mean outcome of all episodes with a decision. Degenerate: a single episode has advantage 0.
+
+    Source: Williams 1992. Assumes that starts are equally hard.
+    """
 
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is the mean of the whole batch"}
 
@@ -64,7 +72,10 @@ class BatchMean(RowStatistic):
 
 @dataclass(frozen=True)
 class NoScale(RowStatistic):
-    """Scale 1: outcomes keep their units. Degenerate: a group of equal outcomes has scale 1 as well."""
+    """Scale 1: outcomes keep their units. Degenerate: a group of equal outcomes has scale 1 as well.
+
+    Source: arXiv:2503.20783. Assumes that outcomes of all groups have one unit.
+    """
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         return torch.ones_like(outcome_B)
@@ -74,7 +85,8 @@ class NoScale(RowStatistic):
 class GroupDeviation(RowStatistic):
     """Standard deviation (n - 1) of the group plus `epsilon`. Weights groups by 1 / difficulty: GRPO's bias.
 
-    Degenerate: equal outcomes, and a group of one, give `epsilon`.
+    Degenerate: equal outcomes, and a group of one, give `epsilon`. Source: arXiv:2402.03300. Assumes several samples of
+    each start.
     """
 
     epsilon: float = 1e-4
@@ -87,7 +99,8 @@ class GroupDeviation(RowStatistic):
 class OutcomeCredit(Credit):
     """Writes (outcome - `baseline`) / `scale` as the advantage of every decision of the row.
 
-    Degenerate: equal rewards give advantage 0; a group of one gives 0 with GroupMean and R with LeaveOneOut.
+    Degenerate: equal rewards give advantage 0; a group of one gives 0 with GroupMean and R with LeaveOneOut. Source:
+    arXiv:2402.03300. Assumes that only the outcome of a row is known, not which decision earned it.
     """
 
     baseline: RowStatistic = GroupMean()

@@ -19,7 +19,8 @@ from assay.core.slots import Annotation, Credit, CreditWeight, Prepare, Scene
 class BySign(CreditWeight):
     """Weighs positive and negative advantages differently: W-REINFORCE has 0.1 and 1 (arXiv:2506.01347).
 
-    Degenerate: 1 and 1 change nothing; 0 removes one side.
+    Degenerate: 1 and 1 change nothing; 0 removes one side. Assumes that the sign of an advantage says whether the
+    answer was good.
     """
 
     positive: float = 1.0
@@ -33,7 +34,8 @@ class BySign(CreditWeight):
 class Reweigh(Credit):
     """Multiplies the advantage of every decision by the rule's weight. The group's sum is no longer zero.
 
-    Degenerate: a rule with weight 1 everywhere, as `BySign()`, changes nothing.
+    Degenerate: a rule with weight 1 everywhere, as `BySign()`, changes nothing. Source: arXiv:2506.01347. Assumes that
+    an earlier part wrote `advantage`.
     """
 
     rule: CreditWeight = BySign()
@@ -59,6 +61,8 @@ class Reweigh(Credit):
 class WithoutIdle(Prepare):
     """Masks rows whose advantages are all zero, so that they count in no mean: a loss is then averaged over the rows
     that teach something. Degenerate: if all rows are idle, no step is taken.
+
+    Source: arXiv:2506.01347. Assumes that an earlier part wrote `advantage`.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("advantage",)

@@ -32,8 +32,9 @@ def segment_begins(experience: Experience, goes_on_BT: Tensor) -> Tensor:
 class Spans(Prepare):
     """Segments of `length` decisions, counted from each episode's first decision in the row; the last is shorter.
 
-    Writes `segment`. MA-RLHF's fixed n-gram rule (arXiv:2410.02743). Degenerate: length 1 makes every decision its
-    own segment, a length beyond the episode's makes the whole episode one.
+    Writes `segment`. MA-RLHF's fixed n-gram rule (arXiv:2410.02743). Degenerate: length 1 makes every decision its own
+    segment, a length beyond the episode's makes the whole episode one. Assumes that neighbouring decisions belong
+    together.
     """
 
     length: int = 5
@@ -58,6 +59,7 @@ class SegmentGae(Credit):
     V_k is the value at the segment's first state, so credit is unbiased if the critic is exact. Within a segment
     nothing decays. `return` is each state's own: A + V as if it started there. Terminal steps do not bootstrap;
     truncated ones do. Degenerate: one decision per segment is Gae, one segment per episode its return minus V(first).
+    Source: arXiv:1506.02438; arXiv:2410.02743. Assumes that an earlier part wrote `segment`.
     """
 
     discount: float = 0.99

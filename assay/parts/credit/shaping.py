@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.core.errors import AssayError, TooLong
 from assay.core.record import Experience, Need, State
 from assay.core.slots import DemonstratedTask, Prepare, Scene, Select
-from assay.core.slots.tasks import most_decisions
+from assay.core.slots.text_tasks import most_decisions
 from assay.ops import groups
 
 NUM_SHOWN = 32
@@ -25,7 +25,8 @@ class KlInReward(Prepare):
     """r_t <- r_t - coefficient * (log pi(a_t) - log pi_ref(a_t)): the k1 estimator as a reward (usual in RLHF).
 
     Its expected policy gradient is exactly that of reward - coefficient * KL(pi || ref). Degenerate: coefficient 0, or
-    a policy that equals the reference, changes nothing.
+    a policy that equals the reference, changes nothing. Source: arXiv:1909.08593. Assumes a copy of the policy as
+    reference.
     """
 
     coefficient: float = 0.05
@@ -46,6 +47,7 @@ class OverlongPenalty(Prepare):
     `limit` 0 is the task's own, 4,096 of whose 20,480 tokens are the paper's margin. Answers that are no longer than
     one of the task's first demonstrations are not penalised; where these fill the limit or exceed it, none is. It comes
     after selection, which therefore sees the task's rewards. Degenerate: without a task and a limit it changes nothing.
+    Assumes that the rewards of right answers are about 1.
     """
 
     limit: int = 0
@@ -90,7 +92,8 @@ class Informative(Select):
 
     Samples again, at most `max_rounds` times, until as many groups are kept as were requested. In games, a start at
     which one player's outcomes differ keeps the rows of all players, since credit may read the opponents' rows.
-    Degenerate: if outcomes differ in no group of any round, the step has no decisions.
+    Degenerate: if outcomes differ in no group of any round, the step has no decisions. Assumes several samples of each
+    start.
     """
 
     max_rounds: int = 3
@@ -105,7 +108,8 @@ class RightOrWrong(Prepare):
     """reward <- 1 at the end of a right episode, 0 everywhere else: graded outcomes become labels.
 
     Right is an outcome above 1/2 (`groups.is_right`). For losses that are defined for right and wrong answers alone.
-    Degenerate: outcomes 0 and 1 that stand at the end are unchanged; an episode without an end gets nothing.
+    Degenerate: outcomes 0 and 1 that stand at the end are unchanged; an episode without an end gets nothing. Source: by
+    definition. Assumes outcomes between 0 and 1.
     """
 
     reads_shares: ClassVar[bool] = True
@@ -121,8 +125,9 @@ class RightOrWrong(Prepare):
 class PairUp(Prepare):
     """Pairs the best with the worst member of each group; of equal members the first row counts.
 
-    Writes `chosen` [B]: +1 and -1 for the pair (for every row of an episode), 0 for rows in no pair. Degenerate:
-    groups with equal outcomes are masked.
+    Writes `chosen` [B]: +1 and -1 for the pair (for every row of an episode), 0 for rows in no pair. Degenerate: groups
+    with equal outcomes are masked. Source: arXiv:2305.18290, with pairs by outcome. Assumes several samples of each
+    start.
     """
 
     writes: ClassVar[Mapping[str, str]] = {"chosen": "B"}

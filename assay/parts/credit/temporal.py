@@ -22,6 +22,7 @@ class Gae(Credit):
 
     Terminal steps do not bootstrap; truncated steps and the end of a fragment do. `gae_lambda` is the paper's lambda.
     Degenerate: gae_lambda 0 gives delta_t; 1 gives, where the episode terminates, the reward to go minus V(s_t).
+    Assumes a value for every context, in column `value`.
     """
 
     discount: float = 0.99
@@ -49,7 +50,8 @@ class Gae(Credit):
 class RewardToGo(Credit):
     """G_t = r_t + discount * G_(t+1), without a critic; a truncated episode counts the rewards that were seen.
 
-    Degenerate: discount 0 gives each decision its own reward.
+    Degenerate: discount 0 gives each decision its own reward. Source: Williams 1992. Assumes that earlier rewards do
+    not depend on later decisions.
     """
 
     discount: float = 1.0
@@ -71,7 +73,7 @@ class Whiten(Credit):
     credit.
 
     With `centre` false only the scale changes. Degenerate: fewer than two decisions, or equal advantages, give 0 when
-    centred.
+    centred. Source: arXiv:2006.05990, normalised advantages. Assumes that an earlier part wrote `advantage`.
     """
 
     centre: bool = True

@@ -27,8 +27,9 @@ class Conservative(OverTransitions, CriticLoss):
     """weight * sum_i (log of the integral of exp Q_i(s, .) - Q_i(s, a)): CQL(H) (arXiv:2006.04779).
 
     The integral is estimated as the mean of exp(Q) / density over 3 * `num` proposals: uniform actions, and the
-    policy's actions in s and in s', as in the authors' code. Its gradient raises Q at the recorded action as much as
-    it lowers Q at the proposals. Degenerate: critics that ignore the action get no gradient.
+    policy's actions in s and in s', as in the authors' code. Its gradient raises Q at the recorded action as much as it
+    lowers Q at the proposals. Degenerate: critics that ignore the action get no gradient. Assumes a policy that can be
+    sampled and whose density is known.
     """
 
     weight: float = 5.0
@@ -71,7 +72,8 @@ class ConservativeChoices(OverTransitions, CriticLoss):
     """weight * (log sum_b exp Q(s, b) - Q(s, a)): CQL(H) for discrete actions, with an exact sum over all b. Never
     below 0.
 
-    Degenerate: with a single action it is 0; equal values give weight * log of their number.
+    Degenerate: with a single action it is 0; equal values give weight * log of their number. Source: arXiv:2006.04779.
+    Assumes few enough actions to sum over.
     """
 
     weight: float = 1.0

@@ -24,9 +24,10 @@ class BradleyTerry(CriticLoss):
     """-log sigmoid(score(chosen) - score(rejected)), summed over pairs; a row's score is the critic's at its last
     decision.
 
-    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1. At the minimum
-    over free scores the difference is log(p / (1 - p)), where p is how often the first is chosen. Degenerate: no pair
-    gives sum 0 and count 0; a row without a decision scores 0.
+    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1. At the minimum over
+    free scores the difference is log(p / (1 - p)), where p is how often the first is chosen. Degenerate: no pair gives
+    sum 0 and count 0; a row without a decision scores 0. Source: Bradley & Terry 1952; arXiv:2203.02155. Assumes that
+    preferences depend on a difference of scores.
     """
 
     critic: str = model_name("value")

@@ -30,8 +30,8 @@ class Td(CriticLoss):
     """Fits a prediction to a target; the aggregation weights decisions, members of an ensemble are summed.
 
     Reports the mean predicted value `<title>_mean` and the mean squared error `<title>_error`, averaged over the
-    members, where the title is the prediction's: q_error, value_mean. Degenerate: no decision with a target gives sum
-    0 and count 0.
+    members, where the title is the prediction's: q_error, value_mean. Degenerate: no decision with a target gives sum 0
+    and count 0. Source: Sutton 1988. Assumes that the target carries no gradient.
     """
 
     target: Target = NextValue()

@@ -28,6 +28,8 @@ def next_starts(scene: Scene, state: State, number: int) -> np.ndarray:
 class InOrder(Curriculum):
     """Proposes the task's starts in its order (`next_starts`): each exactly once, independent of crashes and of the
     batch size. Degenerate: if no start is requested, it proposes none and its place in the order stays.
+
+    Source: by definition. Assumes that starts are numbered.
     """
 
     def init(self, scene: Scene) -> State:

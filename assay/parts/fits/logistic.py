@@ -18,6 +18,7 @@ class Logistic(Regression):
 
     Free logits become log(y / (1 - y)) of the mean target y; between two samples of equal weight, the logarithm of the
     ratio of their densities. Degenerate: if all targets are 0, or all are 1, the logit falls or grows without bound.
+    Source: Cox 1958. Assumes targets between 0 and 1.
     """
 
     breaks: ClassVar[dict[str, str]] = {

@@ -19,7 +19,10 @@ from assay.parts.aggregations import OverDecisions
 
 
 class Weight(Choice, Protocol):
-    """Weights each recorded decision, [B, T], without gradient."""
+    """Weights each recorded decision, [B, T], without gradient.
+
+    Source: arXiv:2401.10700. Assumes weights of at least 0. Degenerate: weights of 1 clone the data.
+    """
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Returns the weights, not negative."""
@@ -33,7 +36,8 @@ class Weight(Choice, Protocol):
 class Alike(Weight):
     """Weight 1 for every decision: behaviour cloning.
 
-    Degenerate: columns outside of the mask have weight 1 too; `Denoising` leaves them out.
+    Degenerate: columns outside of the mask have weight 1 too; `Denoising` leaves them out. Source: by definition.
+    Assumes that all data are worth imitating.
     """
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -46,7 +50,8 @@ class Denoising(OverDecisions, Objective):
 
     Its minimiser generates the recorded actions resampled by the weight: pi(a|s) ~ behaviour(a|s) * weight(s, a)
     (arXiv:2401.10700, theorem 3). A factor that depends on the state alone changes the step size only. Degenerate:
-    weights of 0 everywhere give loss 0; the decisions are still counted.
+    weights of 0 everywhere give loss 0; the decisions are still counted. Assumes that the actor is a generative model
+    of actions.
     """
 
     weight: Weight = Alike()

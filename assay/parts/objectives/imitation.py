@@ -12,7 +12,10 @@ from assay.parts.aggregations import TokenMean, Weighed
 
 @dataclass(frozen=True)
 class LogLikelihood(Weighed, Objective):
-    """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count. Degenerate: an empty mask gives sum 0 and count 0."""
+    """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count. Degenerate: an empty mask gives sum 0 and count 0.
+
+    Source: maximum likelihood, Fisher 1922. Assumes that all data are worth imitating.
+    """
 
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

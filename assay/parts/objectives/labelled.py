@@ -23,8 +23,8 @@ from assay.parts.objectives.ratio import ProductRatio, of_rows
 class CrossEntropy(LabelLoss):
     """-log sigmoid(score) for right answers, -log sigmoid(-score) for wrong ones, as a mean over answers.
 
-    `balanced` gives both classes of a group the same total weight, G / (2 n) each. Degenerate: a group of one class
-    has weight 1.
+    `balanced` gives both classes of a group the same total weight, G / (2 n) each. Degenerate: a group of one class has
+    weight 1. Source: arXiv:2509.02522. Assumes labels right and wrong.
     """
 
     balanced: bool = False
@@ -46,8 +46,8 @@ class OutcomeAsLabel(Objective):
     """Classifies answers by score = scale * log-ratio of the whole answer to the policy that gave it.
 
     `level` is the sum over its decisions (ProductRatio) or their mean (SequenceRatio); `centred` subtracts the mean
-    score of the group's other answers. An outcome above 1/2 is right. No advantage is read. Degenerate: no answer
-    gives sum 0 and count 0.
+    score of the group's other answers. An outcome above 1/2 is right. No advantage is read. Degenerate: no answer gives
+    sum 0 and count 0. Source: arXiv:2509.02522; arXiv:2602.05630. Assumes several answers of each prompt.
     """
 
     level: RatioLevel = ProductRatio()

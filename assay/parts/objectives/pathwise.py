@@ -18,7 +18,8 @@ from assay.parts.aggregations import OverTransitions
 class MaximizeQ(OverTransitions, Objective):
     """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477).
 
-    Degenerate: a critic that ignores the action gives the actor no gradient.
+    Degenerate: a critic that ignores the action gives the actor no gradient. Assumes a deterministic, differentiable
+    actor.
     """
 
     actor: str = model_name("actor")
@@ -36,8 +37,8 @@ class MaximizeQ(OverTransitions, Objective):
 class MaximizeSoftQ(OverTransitions, Objective):
     """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905).
 
-    With `averaged`, the mean of the critics is in place of their minimum: RLPD (arXiv:2302.02948). Degenerate: with
-    one critic, `averaged` changes nothing.
+    With `averaged`, the mean of the critics is in place of their minimum: RLPD (arXiv:2302.02948). Degenerate: with one
+    critic, `averaged` changes nothing. Assumes an actor whose samples are differentiable.
     """
 
     q: str = model_name("q")
@@ -76,7 +77,7 @@ class MatchEntropy(OverTransitions, Objective):
 
     The target entropy is `target` x action dimensions, in half-ranges; the authors use target = -1 (arXiv:1812.05905).
     `entropy_short` is how far the entropy of a dimension is below it. Degenerate: if the mean of -log pi is the target
-    entropy, the temperature gets no gradient.
+    entropy, the temperature gets no gradient. Assumes continuous actions.
     """
 
     target: float = -1.0

@@ -21,7 +21,7 @@ class PolicyGradient(Objective):
 
     Works with discrete and continuous actions: it reads `advantage` and the recorded and current log-probabilities.
     Assumes that a credit part wrote `advantage`. Degenerate: an empty mask gives sum 0 and count 0, and no step is
-    taken.
+    taken. Source: Sutton et al. 2000.
     """
 
     ratio: RatioLevel = TokenRatio()

@@ -30,7 +30,10 @@ MOST_CLIPPED = Metric(
 
 @dataclass(frozen=True)
 class TokenRatio(RatioLevel):
-    """log pi(a_t) - log pi_old(a_t) of each decision. Degenerate: 0 for the policy that acted."""
+    """log pi(a_t) - log pi_old(a_t) of each decision. Degenerate: 0 for the policy that acted.
+
+    Source: arXiv:1707.06347. Assumes recorded log-probabilities.
+    """
 
     together: ClassVar[str | None] = None
 
@@ -42,8 +45,8 @@ class TokenRatio(RatioLevel):
 class SequenceRatio(RatioLevel):
     """Geometric mean over the episode's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
 
-    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is an equal share of the episode's. Degenerate: one
-    decision per episode is TokenRatio; a row without a decision gets 0.
+    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is an equal share of the episode's. Degenerate: one decision
+    per episode is TokenRatio; a row without a decision gets 0. Assumes that an outcome belongs to the whole sequence.
     """
 
     together: ClassVar[str | None] = "episode"
@@ -59,7 +62,8 @@ class SequenceRatio(RatioLevel):
 class ProductRatio(RatioLevel):
     """The ratio of the whole episode: the exact importance weight of an outcome, with its full variance.
 
-    Degenerate: one decision per episode is TokenRatio.
+    Degenerate: one decision per episode is TokenRatio. Source: importance sampling, Precup et al. 2000. Assumes
+    recorded log-probabilities of all decisions.
     """
 
     together: ClassVar[str | None] = "episode"

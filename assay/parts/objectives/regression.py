@@ -21,7 +21,7 @@ class RegressLogRatio(Objective):
     arXiv:2501.12599). With `pairs` the group's mean of R - beta s is subtracted, which is the mean over all pairs of
     (d_i - d_j)^2 / (4 beta), d = R - beta s (CoPG, arXiv:2406.19185): its minimum is ref exp(R / beta) / Z for every
     behaviour policy with full support. The gradient is the mean of -(residual) grad log pi(y_i). Reads `reward`, not
-    credit. Degenerate: a group of one is not counted.
+    credit. Degenerate: a group of one is not counted. Assumes rewards of whole answers.
     """
 
     beta: float = 0.1

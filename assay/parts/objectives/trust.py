@@ -27,7 +27,7 @@ def bounded_ratio(log_ratio: Tensor) -> Tensor:
 class NoTrust(TrustRegion):
     """-A * log pi: REINFORCE. Assumes data of the current policy, since the ratio is not used.
 
-    Degenerate: at ratio 1 its gradient is that of Unclipped.
+    Degenerate: at ratio 1 its gradient is that of Unclipped. Source: Williams 1992.
     """
 
     breaks: ClassVar[dict[str, str]] = {"old_policy": "REINFORCE has no ratio"}
@@ -40,7 +40,8 @@ class NoTrust(TrustRegion):
 class Unclipped(TrustRegion):
     """-A * ratio: the plain importance-weighted surrogate.
 
-    Degenerate: a log ratio above 20 counts as 20, is reported as clipped, and has no gradient.
+    Degenerate: a log ratio above 20 counts as 20, is reported as clipped, and has no gradient. Source: Kakade &
+    Langford 2002; arXiv:1502.05477. Assumes that the policy stays near the recorded one.
     """
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,7 +52,8 @@ class Unclipped(TrustRegion):
 class Clip(TrustRegion):
     """-min(ratio * A, clip(ratio, 1 - low, 1 + high) * A): PPO (arXiv:1707.06347); high > low is DAPO's clip-higher.
 
-    Degenerate: low = 1 and high = inf give the loss of Unclipped.
+    Degenerate: low = 1 and high = inf give the loss of Unclipped. Assumes recorded log-probabilities of the policy that
+    acted.
     """
 
     low: float = 0.2
@@ -67,7 +69,7 @@ class Clip(TrustRegion):
 class DualClip(TrustRegion):
     """PPO's clip, and for A < 0 the loss is at most -ceiling * A (arXiv:1912.09729).
 
-    Degenerate: ceiling = inf is Clip.
+    Degenerate: ceiling = inf is Clip. Assumes recorded log-probabilities of the policy that acted.
     """
 
     low: float = 0.2
@@ -86,7 +88,7 @@ class StopGradientWeight(TrustRegion):
     """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585).
 
     No decision loses its gradient. The paper has no lower bound; `low` of at least 1 removes it. Degenerate: low and
-    high of 0 give the loss of NoTrust.
+    high of 0 give the loss of NoTrust. Assumes recorded log-probabilities of the policy that acted.
     """
 
     low: float = 1.0
@@ -105,7 +107,7 @@ class SoftGate(TrustRegion):
 
     tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and decays
     smoothly on both sides; a larger tau decays sooner. Nothing is clipped. Degenerate: at ratio 1 the gradient is
-    REINFORCE's; as tau goes to 0 it is Unclipped's.
+    REINFORCE's; as tau goes to 0 it is Unclipped's. Assumes recorded log-probabilities of the policy that acted.
     """
 
     positive: float = 1.0

@@ -44,7 +44,8 @@ LOST_WEIGHTS = Metric(
 class AdvantageRegression(OverTransitions, Objective):
     """loss = -min(exp(beta * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
 
-    beta is `inverse_temperature`. The critics get no gradient. Degenerate: beta = 0 is behaviour cloning.
+    beta is `inverse_temperature`. The critics get no gradient. Degenerate: beta = 0 is behaviour cloning. Assumes that
+    the data contain actions better than their mean.
     """
 
     inverse_temperature: float = 3.0

@@ -22,9 +22,10 @@ NEVER = -1e4
 class KlToReference(Weighed, Regularizer):
     """coefficient * estimate of KL(pi || ref) at each decision, with gradient.
 
-    `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy, k2 has the gradient
-    of KL(pi || ref), k3 that of KL(ref || pi), and k1 an expected gradient of 0 (use KlInReward instead). Degenerate:
-    at the reference the sum is 0; k2 and k3 have no gradient there, k1 has one.
+    `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy, k2 has the gradient of
+    KL(pi || ref), k3 that of KL(ref || pi), and k1 an expected gradient of 0 (use KlInReward instead). Degenerate: at
+    the reference the sum is 0; k2 and k3 have no gradient there, k1 has one. Source: arXiv:2203.02155; Schulman 2020
+    for the estimators. Assumes a copy of the policy as reference.
     """
 
     coefficient: float | Schedule = 0.05
@@ -49,7 +50,7 @@ class KlWhereHeld(Weighed, Regularizer):
     """coefficient * estimator(log pi - log q) at some decisions; log q is the column `logp_held`, NEVER at the others.
 
     Assumes that an earlier part wrote the column [B, T], and that the estimator is 0 at 0. Degenerate: if no decision
-    is held the sum is 0; the count is that of all decisions.
+    is held the sum is 0; the count is that of all decisions. Source: arXiv:2505.22617.
     """
 
     coefficient: float | Schedule = 1.0
@@ -72,7 +73,8 @@ class KlWhereHeld(Weighed, Regularizer):
 class EntropyBonus(Weighed, Regularizer):
     """-coefficient * entropy of each decision's distribution: keeps the policy from collapsing.
 
-    Degenerate: coefficient 0 adds nothing and still reports the entropy.
+    Degenerate: coefficient 0 adds nothing and still reports the entropy. Source: Williams & Peng 1991. Assumes an actor
+    whose entropy can be computed.
     """
 
     coefficient: float | Schedule = 0.01

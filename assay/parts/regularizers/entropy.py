@@ -43,7 +43,7 @@ class MaskedEntropy(Regularizer):
     estimated at the recorded action by -ratio * log pi, with gradient through both factors: its mean over actions of
     the acting policy is the entropy, and so is its gradient's. Divided by the number of rows with a decision. A
     negative weight raises entropy, a positive one lowers it. Assumes that an earlier part wrote the columns.
-    Degenerate: a row without marked decisions adds 0.
+    Degenerate: a row without marked decisions adds 0. Source: arXiv:2509.25133.
     """
 
     coefficient: float | Schedule = 0.005

@@ -26,7 +26,10 @@ from assay.parts.rewards.function import on_last_decision
 
 @dataclass(frozen=True)
 class Weighted(Choice):
-    """A component of a weighted sum. Degenerate: a weight of 0 logs the component without training on it."""
+    """A component of a weighted sum. Degenerate: a weight of 0 logs the component without training on it.
+
+    Source: by definition. Assumes that the weight is finite.
+    """
 
     reward: Reward
     weight: float | Schedule = 1.0
@@ -83,6 +86,7 @@ class WeightedSum(Reward):
     """reward = sum over components of weight * reward_component, decision by decision.
 
     A weight of 0 logs a component without training on it. Degenerate: one component of weight 1 is that component.
+    Source: by definition. Assumes components of comparable sizes.
     """
 
     components: Mapping[str, Weighted] = field(default_factory=lambda: {"verifier": Weighted(Verifier())})
@@ -109,7 +113,8 @@ class WeightedSum(Reward):
 class Product(Reward):
     """reward = product over components of each row's total reward, on the last decision.
 
-    One component of 0 makes the whole 0 (format times correctness). Degenerate: one component is its row total.
+    One component of 0 makes the whole 0 (format times correctness). Degenerate: one component is its row total. Source:
+    by definition. Assumes components of at least 0.
     """
 
     components: Mapping[str, Reward] = field(default_factory=lambda: {"verifier": Verifier()})
@@ -131,7 +136,8 @@ class Gated(Reward):
     """reward = `then` where the total of `gate` is above `threshold`, else `closed`, on the last decision.
 
     For rewards that count only on a condition: a style score of correct answers, correctness of well-formed ones.
-    Degenerate: a threshold of -inf always pays the total of `then`.
+    Degenerate: a threshold of -inf always pays the total of `then`. Source: by definition. Assumes that the total of
+    `gate` is known at the end.
     """
 
     gate: Reward = Verifier()
@@ -149,7 +155,10 @@ class Gated(Reward):
 
 
 class Rescored(Reward, Protocol):
-    """A reward that replaces each row's total of `reward` by another number, on the last decision."""
+    """A reward that replaces each row's total of `reward` by another number, on the last decision.
+
+    Source: by definition. Assumes whole rows. Degenerate: a row without a decision gets nothing.
+    """
 
     reward: Reward
 
@@ -169,7 +178,8 @@ class StandardisedInGroup(Rescored):
     """reward = max((total - mean of its group) / (deviation of its group + epsilon), floor), on the last decision.
 
     Gives components of different scales comparable sizes before they are added; with a floor of 0 no row loses by it.
-    Degenerate: a group of one, or of equal totals, gets 0; rows without a decision are left out.
+    Degenerate: a group of one, or of equal totals, gets 0; rows without a decision are left out. Source:
+    arXiv:2507.14987. Assumes several samples of each start.
     """
 
     reward: Reward = Verifier()

@@ -15,7 +15,10 @@ from assay.core.slots import Reward, Scene, Task, most_decisions
 
 @runtime_checkable
 class BoundedCosts(Protocol):
-    """Costs whose sum over an episode has a largest value."""
+    """Costs whose sum over an episode has a largest value.
+
+    Source: by definition. Assumes that costs are at least 0. Degenerate: a bound of 0 means no costs.
+    """
 
     def most(self, task: Task) -> float:
         """Returns the most that an episode can cost; infinite if the task does not state it."""
@@ -25,7 +28,8 @@ class BoundedCosts(Protocol):
 class TaskCost(Reward):
     """States that costs are the task's own, and changes nothing. A task without costs is refused when a run begins.
 
-    Degenerate: outside of a run there is no task, and nothing is refused.
+    Degenerate: outside of a run there is no task, and nothing is refused. Source: by definition. Assumes that the task
+    writes costs.
     """
 
     not_a_part: ClassVar[str] = "it changes nothing, and refuses the tasks of the laws, which have no costs"
@@ -49,8 +53,8 @@ class TaskCost(Reward):
 class LengthCost(Reward):
     """Gives every decision of a row after its first `limit` a cost of 1, as a new channel after the task's own.
 
-    The cost of a row is then its excess length. Rewards do not change. Assumes that rows are whole episodes;
-    fragments of episodes are refused. Degenerate: a limit of 0 makes the cost of a row its length.
+    The cost of a row is then its excess length. Rewards do not change. Assumes that rows are whole episodes; fragments
+    of episodes are refused. Degenerate: a limit of 0 makes the cost of a row its length. Source: by definition.
     """
 
     limit: int = 64

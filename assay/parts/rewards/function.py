@@ -28,7 +28,8 @@ class FromFunction(Reward):
     return, length, actions, ... on control tasks) and returns one finite number for each; a function of columns works
     too (see `assay.core.calls`). A None, which means that it does not apply, counts as 0 here. Numbers of a function
     with an attribute `range` are mapped from it to 0..1; one outside is an error. The task's verifier does not run.
-    Degenerate: a row without a decision gets no reward, whatever the function returns.
+    Degenerate: a row without a decision gets no reward, whatever the function returns. Source: by definition. Assumes a
+    function of rows without side effects.
     """
 
     function: Callable[..., Any]

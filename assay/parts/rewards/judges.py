@@ -25,6 +25,8 @@ Scores = Callable[[Tensor, Tensor], Tensor]
 class PairwiseJudge(Choice, Protocol):
     """Compares two sequences of one group. Law: scores depend on the rows' contents, not on their positions: those of
     (b, a) are those of (a, b) exchanged.
+
+    Source: arXiv:2306.05685. Degenerate: equal rows get equal scores.
     """
 
     def scores(self, experience: Experience, task: Task) -> Scores:
@@ -53,13 +55,15 @@ class OutcomeJudge(PairwiseJudge):
     """A judge by program: each side's total reward plus noise of standard deviation `noise`.
 
     The noise is a function of (group, own sample, other sample): a repeated match gives the same scores, and both
-    orders of a pair are one match, so there is no position bias.
+    orders of a pair are one match, so there is no position bias. Source: by definition. Assumes that rewards order
+    answers. Degenerate: noise 0 compares rewards.
     """
 
     noise: float = 0.0
     seed: int = 0
 
     def with_judge(self, ask: Chat) -> PairwiseJudge:
+        """Returns a chat model in place of the program."""
         return ChatJudge(ask)
 
     def scores(self, experience: Experience, task: Task) -> Scores:
@@ -82,7 +86,8 @@ class FunctionJudge(PairwiseJudge):
     """A user's judge: `function(a, b)` gets two descriptions (a dict with prompt, completion, ...) and returns two
     numbers.
 
-    It is called in both orders and the scores are averaged, against position bias.
+    It is called in both orders and the scores are averaged, against position bias. Source: arXiv:2306.05685 for both
+    orders. Assumes a function without side effects. Degenerate: equal numbers are a tie.
     """
 
     function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
@@ -106,7 +111,8 @@ class ChatJudge(PairwiseJudge):
     """A chat model that is asked which of two answers is better: 1 for the better one, 0 for the other, 1/2 for a tie,
     as the mean of both orders, so that a preference for a place cancels out.
 
-    `prompt` has {prompt}, {first} and {second}. AssayError if an answer prefers neither.
+    `prompt` has {prompt}, {first} and {second}. AssayError if an answer prefers neither. Source: arXiv:2306.05685.
+    Assumes that the model follows the form. Degenerate: opposite answers of both orders are a tie.
     """
 
     ask: Chat

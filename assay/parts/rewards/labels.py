@@ -27,7 +27,8 @@ class ByLabel(Reward):
     `rules` whose total is above `threshold`, else `otherwise`: abstained, right, wrong. Verdicts that a label's row
     leaves out are worth 0. A label without a row raises AssayError. Logs the share of rows for which a rule holds as
     `outcome/LABEL`, and that of each verdict as `verdict/LABEL/VERDICT`. Degenerate: with `label` empty every row has
-    the empty label, and the reward depends on the verdict alone.
+    the empty label, and the reward depends on the verdict alone. Source: by definition. Assumes that the file names a
+    label.
     """
 
     table: Mapping[str, Mapping[str, float]]

@@ -16,7 +16,10 @@ from assay.parts.predictions import OfAction, OfState
 
 
 class Reading(Protocol):
-    """What a model says of each context or decision; a prediction that a critic loss fits is one."""
+    """What a model says of each context or decision; a prediction that a critic loss fits is one.
+
+    Source: by definition. Assumes a model with that name. Degenerate: an empty mask is read too.
+    """
 
     @property
     def model(self) -> str:
@@ -38,7 +41,8 @@ class FromModel(Reward):
     With `after` it is what the model says of the context after the decision; a decision that nothing follows gets 0.
     With `ends`, a positive worth also ends the episode for those who bootstrap: staying there is not paid twice. The
     task's score stays as it is. Logs the mean worth as `MODEL_reward`. Degenerate: an empty mask gives reward 0, or the
-    reward so far with `adds`.
+    reward so far with `adds`. Source: arXiv:1606.03476. Assumes that the model is trained by a stage of its own, or
+    frozen.
     """
 
     of: Reading = OfState("success")

@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.slots import Reward, Scene
-from assay.core.slots.tasks import most_decisions
+from assay.core.slots.text_tasks import most_decisions
 from assay.core.verifier import Verifier
 from assay.parts.rewards.combine import Rescored
 
@@ -35,7 +35,7 @@ class ByLength(Rescored):
     n counts the row's decisions, at least 1; the limit is the task's if it is None. (short, long) is `right` if the
     total of `reward` is above 1/2 and the row was not cut, else `wrong`; a cut row has no answer and n = limit. Open-RS
     (arXiv:2503.16219) has the cosine, RLSP (arXiv:2502.06773) the inverse. Degenerate: short = long is the plain
-    outcome.
+    outcome. Assumes that the limit is the longest that an answer can be.
     """
 
     right: tuple[float, float] = (1.0, 0.5)

@@ -28,7 +28,8 @@ def drawn(total_B: Tensor, uniform_B: Tensor) -> Tensor:
 class Noisy(Rescored):
     """reward = noise(total of `reward`, u), u uniform from 0 to 1, on the last decision.
 
-    Numbers u belong to (step, start, sample). Degenerate: `drawn` leaves totals of 0 and 1 as they are.
+    Numbers u belong to (step, start, sample). Degenerate: `drawn` leaves totals of 0 and 1 as they are. Source: by
+    definition. Assumes that chance does not depend on the answer but through its total.
     """
 
     reward: Reward = Verifier()

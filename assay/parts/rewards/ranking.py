@@ -18,9 +18,9 @@ class RightRanking(Choice):
     row.
 
     The prompt's answer is the number of the best response, counted from 1, or the label of a single one; the fact
-    `responses` holds the responses or says how many there are.
-    arXiv:2504.02495, eq. 11, pays -1 for a wrong ranking, arXiv:2505.16265 pays 0. Degenerate: a tie, and a judgement
-    that cannot be read, is wrong.
+    `responses` holds the responses or says how many there are. arXiv:2504.02495, eq. 11, pays -1 for a wrong ranking,
+    arXiv:2505.16265 pays 0. Degenerate: a tie, and a judgement that cannot be read, is wrong. Assumes that the file
+    says which response is best.
     """
 
     wrong: float = -1.0
@@ -28,6 +28,7 @@ class RightRanking(Choice):
     ask: Chat | None = None
 
     def with_judge(self, ask: Chat) -> RightRanking:
+        """Returns the same with a chat model."""
         return replace(self, ask=ask)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -13,7 +13,8 @@ class ScaledReward(Reward):
     """reward <- scale * reward: for critics that start in the units of an offline dataset, or need values of order
     one.
 
-    The task's own score does not change. Degenerate: scale 1 changes nothing; scale 0 removes the reward.
+    The task's own score does not change. Degenerate: scale 1 changes nothing; scale 0 removes the reward. Source: by
+    definition. Assumes that no other part reads rewards in the task's units.
     """
 
     scale: float = 0.1

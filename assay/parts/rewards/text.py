@@ -17,7 +17,10 @@ from assay.parts.rewards.function import on_last_decision
 
 
 class OfText(Reward, Protocol):
-    """A reward that reads completions alone: tasks without text are refused, the task is not verified."""
+    """A reward that reads completions alone: tasks without text are refused, the task is not verified.
+
+    Source: by definition. Assumes a task with text. Degenerate: an empty completion is read too.
+    """
 
     writes: ClassVar[Mapping[str, str]] = {"score": "B"}
 
@@ -33,10 +36,10 @@ class OfText(Reward, Protocol):
 class Matches(OfText):
     """1 if the regular expression `pattern` is found in the completion exactly `times` times, else 0.
 
-    `pattern` may be a function that reads it from the task's `AnswerFormat`, such as `marked_once`.
-    `times` 0 gives 1 - decay^n if it is found n times: with `decay` 0 it asks for at least once, with a larger one each
-    further place pays less. A dot also matches a newline. Degenerate: a completion without the pattern gets 0, whatever
-    `times` is.
+    `pattern` may be a function that reads it from the task's `AnswerFormat`, such as `marked_once`. `times` 0 gives 1 -
+    decay^n if it is found n times: with `decay` 0 it asks for at least once, with a larger one each further place pays
+    less. A dot also matches a newline. Degenerate: a completion without the pattern gets 0, whatever `times` is.
+    Source: arXiv:2501.12948, format rewards. Assumes a task with text.
     """
 
     pattern: str | Callable[[AnswerFormat], str]

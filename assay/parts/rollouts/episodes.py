@@ -30,7 +30,8 @@ def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray
 class Episodes(Rollout):
     """Gathers whole episodes: `num_starts` different starts, `group_size` independent samples of each (a group).
 
-    Degenerate: group_size 1 plays every start once, as a group of one.
+    Degenerate: group_size 1 plays every start once, as a group of one. Source: by definition. Assumes that episodes
+    end.
     """
 
     num_starts: int = 32
@@ -45,7 +46,10 @@ class Episodes(Rollout):
 
 
 class Around(Framing, Protocol):
-    """A rollout around another one, `gather`, whose state, starts and observation change it has."""
+    """A rollout around another one, `gather`, whose state, starts and observation change it has.
+
+    Source: by definition. Assumes that `gather` is a rollout. Degenerate: by itself it is `gather`.
+    """
 
     gather: Rollout
 
@@ -70,7 +74,8 @@ class Fragments(Rollout):
     """Takes `steps` steps in each of `num_envs` simulations, which persist between calls; episodes may span
     fragments.
 
-    Degenerate: steps 1 gives at most one decision in each row, none where an episode ended in the call before.
+    Degenerate: steps 1 gives at most one decision in each row, none where an episode ended in the call before. Source:
+    arXiv:1602.01783. Assumes simulations that can go on later.
     """
 
     num_envs: int = 64

@@ -17,7 +17,8 @@ from assay.ops.distributions import normal_sample
 class EpsilonActor:
     """Takes a uniform action with probability epsilon, else the greedy one; records the mixture's log-probability.
 
-    Degenerate: epsilon 0 is the greedy actor, with log-probability 0; epsilon 1 is uniform over the actions.
+    Degenerate: epsilon 0 is the greedy actor, with log-probability 0; epsilon 1 is uniform over the actions. Source:
+    Watkins 1989. Assumes discrete actions.
     """
 
     num_draws = 2
@@ -37,7 +38,6 @@ class EpsilonActor:
         prob = self.epsilon / num + (1.0 - self.epsilon) * (action == greedy)
         return action, prob.to(logp.dtype).log()
 
-
     def any_action(self, context: Context, uniform: Tensor) -> tuple[int | Tensor, Tensor]:
         """Returns (number of allowed actions, one of them drawn uniformly) for each row."""
         if MASK not in context:
@@ -51,7 +51,10 @@ class EpsilonActor:
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Explore):
-    """Explores with probability `epsilon` (a number or a schedule). Degenerate: epsilon 0 is the greedy actor."""
+    """Explores with probability `epsilon` (a number or a schedule). Degenerate: epsilon 0 is the greedy actor.
+
+    Source: Watkins 1989. Assumes discrete actions.
+    """
 
     epsilon: float | Schedule = 0.05
 
@@ -62,7 +65,8 @@ class EpsilonGreedy(Explore):
 class NoisyActor:
     """Adds Gaussian noise of `scale` half-ranges to a deterministic actor and clips to the bounds.
 
-    Degenerate: scale 0 gives the actor's own action.
+    Degenerate: scale 0 gives the actor's own action. Source: arXiv:1509.02971, with white noise. Assumes bounded
+    actions.
     """
 
     def __init__(self, actor: Any, scale: float) -> None:
@@ -79,7 +83,10 @@ class NoisyActor:
 
 @dataclass(frozen=True)
 class GaussianNoise(Explore):
-    """Action noise for deterministic actors, in units of half the action range. Degenerate: scale 0 adds none."""
+    """Action noise for deterministic actors, in units of half the action range. Degenerate: scale 0 adds none.
+
+    Source: arXiv:1802.09477. Assumes bounded actions.
+    """
 
     scale: float | Schedule = 0.1
     breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}

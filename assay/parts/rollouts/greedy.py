@@ -29,7 +29,8 @@ class WithGreedy(Around):
     With `skip`, starts whose greedy answer is right (`groups.is_right`) are not sampled. Greedy rows are not returned:
     they neither learn nor count in a group, and their decisions count as spent (`discarded_decisions`). The metric
     `greedy_outcome` is their mean outcome, `greedy_solved` the share of starts left out. `gather` may not use rewards
-    itself. Degenerate: if all starts are solved, no row has a decision, and no step is taken.
+    itself. Degenerate: if all starts are solved, no row has a decision, and no step is taken. Source: arXiv:2310.10505.
+    Assumes that a greedy answer is a fair measure of a prompt.
     """
 
     gather: Rollout = Episodes()

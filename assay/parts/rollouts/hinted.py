@@ -1,4 +1,4 @@
-"""Sampling again with a hint in the prompt where the policy failed. Axes: B rows, T columns.
+"""Sampling again with a part of the solution where the policy failed. Axes: B rows, T columns.
 
 Hints appear in rollouts only: the policy is evaluated and exported on the task's own prompts.
 """
@@ -7,108 +7,129 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State, concatenate
-from assay.core.slots import DemonstratedTask, PromptedTask, Rollout, Scene
+from assay.core.slots import PromptedTask, Rollout, Scene
 from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
 from assay.parts.rollouts.episodes import Around, Episodes, group_rows
-
-
-class Hint(Protocol):
-    """Writes prompts that add to the task's own. Law: one prompt for each start, from start and state alone."""
-
-    def __call__(self, scene: Scene, starts: np.ndarray) -> list[str]:
-        """Returns a prompt for each start of `scene.task`."""
-
-
-@dataclass(frozen=True)
-class DemonstrationPrefix:
-    """The task's prompt followed by the first `share` of the characters of its demonstration.
-
-    Degenerate: share 0 is the task's prompt; share 1 shows the whole solution.
-    """
-
-    share: float = 0.5
-    not_a_part: ClassVar[str] = "a setting of Hinted"
-
-    def __call__(self, scene: Scene, starts: np.ndarray) -> list[str]:
-        """Returns prompt and prefix of each start."""
-        task = scene.task
-        if not isinstance(task, DemonstratedTask) or not isinstance(task, PromptedTask):
-            raise AssayError(f"task '{task.name}' has no demonstrations to take a hint from. Use another hint")
-        shown = task.demonstrate(starts, scene.split)
-        told = [row["completion"] for row in task.texts(shown, scene.split)]
-        return [
-            prompt + text[: round(self.share * len(text))]
-            for prompt, text in zip(task.prompts(starts, scene.split), told, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Hinted(Around):
-    """Gathers and rewards, then samples the groups that failed again from hinted prompts.
-
-    A group failed if no member's outcome is above `threshold`. Its rows are replaced by `group_size` new ones,
-    sampled with the hint. `onto_prompt` moves them onto the task's own prompt: training uses the bare prompt, and the
-    recorded log-probabilities stay those under the hint (an off-policy sample). `hinted` [B] marks them, and their
-    `source` is HINTED. Degenerate: without failed groups it equals `gather`.
-    """
-
-    gather: Rollout = Episodes()
-    hint: Hint = DemonstrationPrefix()
-    group_size: int = 8
-    threshold: float = 0.0
-    onto_prompt: bool = True
-    breaks: ClassVar[dict[str, str]] = {
-        "recorded": "rows on the bare prompt keep the log-probability that was recorded under the hint",
-    }
-    writes: ClassVar[Mapping[str, str]] = {"hinted": "B: the policy saw more than the task's prompt when it acted"}
-
-    def init(self, scene: Scene) -> State:
-        """Returns the state of the inner rollout; raises AssayError if the task has no prompts."""
-        if not isinstance(scene.task, PromptedTask):
-            raise AssayError(f"task '{scene.task.name}' has no prompts to put a hint into. Use rollout Episodes()")
-        return super().init(scene)
-
-    def __call__(self, scene: Scene, state: State) -> Experience:
-        """Returns solved groups unchanged and failed ones sampled again, all rewarded."""
-        task = scene.task
-        assert isinstance(task, PromptedTask)
-        first = scene.reward(self.gather(scene, state))
-        first = first.add({"hinted": torch.zeros(len(first), dtype=torch.bool)})
-        failed = ~groups.any_of(groups.outcome(first) > self.threshold, groups.row_groups(first))
-        scene.log("failed_groups", float(failed.sum()), float(len(first)))
-        scene.log(DISCARDED, float(first.mask[failed].sum()))
-        starts = np.unique(first.column("start")[failed].numpy())
-        if not len(starts):
-            return first
-        rows, samples = group_rows(np.arange(len(starts)), self.group_size)
-        told = self.hint(scene, starts)
-        again = task.play_prompts(
-            scene.actor,
-            [told[row] for row in rows],
-            starts[rows],
-            samples + FIRST_AGAIN,
-            scene.draw,
-            split=scene.split,
-        )
-        again = scene.reward(again).add({"hinted": torch.ones(len(again), dtype=torch.bool)})
-        if self.onto_prompt:
-            again = task.onto(again, task.prompts(starts[rows], scene.split))
-        kept, taught = with_origin(first.rows(~failed), Origin.POLICY), with_origin(again, Origin.HINTED)
-        return concatenate([kept, taught]) if len(kept) else taught
-
+from assay.parts.rollouts.hints import Hint, InAnswer, InPrompt
 
 FIRST_AGAIN = 1 << 20
-"""First sample number of rows that are sampled again, so that they share no random numbers with the first ones."""
+"""Distance of the sample numbers of rows that are sampled again from the first ones: they share no random numbers."""
+
+
+def hinted_groups(
+    scene: Scene, hint: Hint, starts: np.ndarray, shares: np.ndarray, group_size: int, visit: int = 1
+) -> Experience:
+    """Returns a rewarded group of each start that saw its share of the solution, with `hinted` true.
+
+    Random numbers are those of samples `visit` * FIRST_AGAIN and on.
+    """
+    place, samples = group_rows(np.arange(len(starts)), group_size)
+    played = hint.play(scene, starts[place], shares[place], samples + visit * FIRST_AGAIN)
+    rows = scene.reward(played).add({"hinted": torch.ones(len(played), dtype=torch.bool)})
+    return with_origin(rows, Origin.HINTED)
 
 
 def with_origin(rows: Experience, origin: Origin) -> Experience:
     """Sets the `source` of the rows."""
     return rows.with_columns(source=torch.full((len(rows),), int(origin)))
+
+
+def unhinted(rows: Experience) -> Experience:
+    """Returns rows that the policy sampled by itself, marked as such."""
+    return with_origin(rows.add({"hinted": torch.zeros(len(rows), dtype=torch.bool)}), Origin.POLICY)
+
+
+def together(first: Experience, again: Experience) -> Experience:
+    """Returns both; rows without given decisions get the columns `answer` and `elapsed` of those that have them."""
+    if "answer" in again.extra and "answer" not in first.extra:
+        first = first.add({"answer": first.mask, "elapsed": first.mask.sum(1)})
+    return concatenate([first, again])
+
+
+def failed_groups(rows: Experience, threshold: float) -> Tensor:
+    """Returns whether no score of a row's group is above the threshold, bool [B].
+
+    A group without a decision (infrastructure faults) has not failed: nothing is known of it.
+    """
+    by_group, there = groups.row_groups(rows), rows.mask.any(1)
+    score = rows.column("score") if "score" in rows.extra else groups.outcome(rows)
+    return ~groups.any_of((score > threshold) & there, by_group) & groups.any_of(there, by_group)
+
+
+def in_order(rows: Experience, starts: np.ndarray) -> Experience:
+    """Returns the rows in the order of the starts, those of one start as they are."""
+    place = {start: number for number, start in reversed(list(enumerate(starts.tolist())))}
+    order = np.argsort([place[start] for start in rows.column("start").tolist()], kind="stable")
+    return rows.rows(torch.from_numpy(order))
+
+
+@dataclass(frozen=True)
+class Hinted(Around):
+    """Gathers and rewards, then samples groups that failed again with more and more of the solution.
+
+    A group failed if no member's score is above `threshold`. For each share of the `ladder` in turn, the groups that
+    have failed so far are replaced by `group_size` rows that saw that share, whatever these score. `hinted` [B] marks
+    them, and their `source` is HINTED. Rows that are replaced count as spent. They are trained after the prompt that
+    the policy saw; `onto_prompt` moves them onto the task's own prompt: the recorded log-probabilities stay those under
+    the hint (an off-policy sample). Degenerate: without failed groups, or a ladder, it equals `gather`. Source: GHPO,
+    2025.
+    Assumes demonstrations.
+    """
+
+    gather: Rollout = Episodes()
+    hint: Hint = InPrompt()
+    ladder: tuple[float, ...] = (0.5,)
+    group_size: int = 8
+    threshold: float = 0.0
+    onto_prompt: bool = False
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"hint": InAnswer()}, {"onto_prompt": True})
+    writes: ClassVar[Mapping[str, str]] = {"hinted": "B: the policy saw more than the task's prompt when it acted"}
+
+    def __post_init__(self) -> None:
+        if any(not 0.0 < share <= 1.0 for share in self.ladder):
+            raise AssayError(f"ladder is {self.ladder}. Use shares of the solution above 0 and at most 1")
+        if self.onto_prompt and isinstance(self.hint, InAnswer):
+            raise AssayError("onto_prompt moves answers to the bare prompt, and those of InAnswer() follow it already")
+
+    @property
+    def breaks(self) -> dict[str, str]:
+        """Laws that rows on another prompt do not obey, with the reason."""
+        what = "rows on the bare prompt keep the log-probability that was recorded under the hint"
+        return {"recorded": what} if self.onto_prompt else {}
+
+    @property
+    def by_start(self) -> bool:
+        return self.gather.by_start
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the inner rollout; raises AssayError if there is nothing to show."""
+        self.hint.check(scene.task, "Hinted")
+        return super().init(scene)
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Returns solved groups unchanged and failed ones sampled again, all rewarded, in the order of the starts."""
+        rows = unhinted(scene.reward(self.gather(scene, state)))
+        for rung, share in enumerate(self.ladder):
+            failed = failed_groups(rows, self.threshold)
+            scene.log(f"failed_groups/{rung}", float(failed.sum()), float(len(rows)))
+            starts = np.unique(rows.column("start")[failed].numpy())
+            if not len(starts):
+                continue
+            scene.log(DISCARDED, float(rows.mask[failed].sum()))
+            shares = np.full(len(starts), share)
+            again = hinted_groups(scene, self.hint, starts, shares, self.group_size, rung + 1)
+            if self.onto_prompt:
+                assert isinstance(scene.task, PromptedTask)
+                again = scene.task.onto(again, scene.task.prompts(again.column("start").numpy(), scene.split))
+            kept = rows.rows(~failed)
+            rows = together(kept, again) if len(kept) else again
+        return in_order(rows, scene.starts)

@@ -25,7 +25,8 @@ class Narrowed(Around):
 
     With `own`, `logp` is the actor's own log-probability: ratios start at 1, and the truncation is not corrected for.
     With top-p alone behaviour(y) = pi(y) / Z with Z in [top_p, 1], so this ignores factors of at most 1 / top_p.
-    Degenerate: with the default parameters it equals `gather`.
+    Degenerate: with the default parameters it equals `gather`. Source: arXiv:1904.09751 for top-p. Assumes a policy
+    over tokens.
     """
 
     gather: Rollout = Episodes()

@@ -17,6 +17,8 @@ FAR = 1 << 32
 class Revisits(Rollout):
     """Gathers whole episodes like `Episodes`, with other random numbers at every visit of a start, also in one batch;
     each visit is a group. (Random numbers belong to a start and a sample: samples go on counting.)
+
+    Source: by definition. Assumes that starts repeat. Degenerate: without repeats it is `Episodes`.
     """
 
     num_starts: int = 32

@@ -21,8 +21,9 @@ class Stale(Rollout):
     """Gathers with the weights that the acting policy had `delay` rollouts ago, its first ones until then.
 
     Recorded log-probabilities are those of the older policy, so ratios to the current one are true importance ratios;
-    the column `logp_model` has those of the current policy, which guards compare with the trainer's.
-    The last `delay` weights are state: memory and checkpoints grow with them. Degenerate: delay 0 is `gather`.
+    the column `logp_model` has those of the current policy, which guards compare with the trainer's. The last `delay`
+    weights are state: memory and checkpoints grow with them. Degenerate: delay 0 is `gather`. Source: arXiv:1802.01561,
+    where actors lag. Assumes room for the old weights.
     """
 
     gather: Rollout = Episodes()

@@ -1,4 +1,4 @@
-"""Conditions on offline data, and which of its decisions are successes."""
+"""Conditions on offline data, and which of its decisions are successes. Axes: N rows of a column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from assay.core.slots import Choice, RewardedSuccessTask, Task
 
 
 class Condition(Choice, Protocol):
-    """What a method needs of its data. It is checked when the data are read, before the first update."""
+    """What a method needs of its data. It is checked when the data are read, before the first update.
+
+    Source: by definition. Assumes columns by name. Degenerate: no dataset breaks no condition.
+    """
 
     def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
         """Raises AssayError if the method cannot learn from these transitions of the task."""
@@ -23,6 +26,8 @@ class Condition(Choice, Protocol):
 class Successes(Condition):
     """Data in which some decision is marked as a success: by a column of the file, or by the reward of a task that says
     so. A terminal decision alone does not count, since a fall ends an episode too.
+
+    Source: arXiv:2401.16013. Assumes tasks that say what success is. Degenerate: data without rows are refused.
     """
 
     def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
@@ -42,7 +47,8 @@ class Successes(Condition):
 class Ends(Condition):
     """Data in which some decision is terminal, or none is; the reason tells users why, and what to use instead.
 
-    Degenerate: data without rows have no terminal decision, so they are refused if `some` is true.
+    Degenerate: data without rows have no terminal decision, so they are refused if `some` is true. Source: by
+    definition. Assumes that terminal and truncated are told apart.
     """
 
     some: bool

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import DemonstratedTask, PairedTask, Scene, Source
+from assay.core.slots import DemonstratedTask, PairedTask, Scene, Source, SupervisedTask
 from assay.parts.curricula.in_order import next_starts
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.logged import Logged, own_dataset
@@ -16,9 +16,11 @@ from assay.parts.sources.logged import Logged, own_dataset
 
 @dataclass(frozen=True)
 class Demonstrations(Source):
-    """Yields `batch` demonstrations of the task per step, each start once, in the task's order.
+    """Yields `batch` demonstrations of the task per step, each start once, in the task's order; of a conversation every
+    reply that its row trains.
 
-    Degenerate: a file with fewer rows than `batch` is repeated within a batch, each time as new starts.
+    Degenerate: a file with fewer rows than `batch` is repeated within a batch, each time as new starts. Source: by
+    definition. Assumes demonstrations of every start.
     """
 
     batch: int = 64
@@ -33,7 +35,8 @@ class Demonstrations(Source):
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         task = scene.task
         assert isinstance(task, DemonstratedTask)
-        yield task.demonstrate(next_starts(scene, state, self.batch), 0)
+        shown = task.supervise if isinstance(task, SupervisedTask) else task.demonstrate
+        yield shown(next_starts(scene, state, self.batch), 0)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class DemonstratedDecisions(Source):
     """Yields the decisions of `episodes` new expert episodes per step, shuffled into `minibatches` batches.
 
     If the task has a dataset of its own, yields as many batches of its rows instead (see `Logged`). Degenerate: if the
-    episodes have fewer decisions than `minibatches`, each decision is a batch.
+    episodes have fewer decisions than `minibatches`, each decision is a batch. Source: Pomerleau 1989. Assumes an
+    expert.
     """
 
     episodes: int = 8
@@ -64,7 +68,8 @@ class DemonstratedDecisions(Source):
 class Pairs(Source):
     """Yields `batch` preference pairs of the task per step, each once, in the task's order.
 
-    Degenerate: a file with fewer pairs than `batch` is repeated within a batch, each time as new groups.
+    Degenerate: a file with fewer pairs than `batch` is repeated within a batch, each time as new groups. Source:
+    arXiv:2305.18290. Assumes a file of pairs.
     """
 
     batch: int = 32

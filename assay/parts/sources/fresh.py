@@ -28,7 +28,8 @@ def need_fresh(fresh: Experience | None) -> Experience:
 class FreshSequences(Source):
     """Yields whole sequences: `epochs` passes, each in `minibatches` parts; groups stay together.
 
-    Degenerate: one part is the experience as it is.
+    Degenerate: one part is the experience as it is. Source: arXiv:1707.06347, epochs and minibatches. Assumes that the
+    batch is of the current policy.
     """
 
     epochs: int = 1
@@ -61,6 +62,8 @@ def shuffled_groups(experience: Experience, num: int, draw: Draw) -> list[Tensor
 class FreshDecisions(Source):
     """Yields single decisions, shuffled across sequences: for actors whose context is one observation (PPO in
     control). Degenerate: an empty mask yields no batch.
+
+    Source: arXiv:1707.06347. Assumes that decisions are independent given their context.
     """
 
     epochs: int = 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,68 +12,20 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import Choice, CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
-from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.core.slots import CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
 from assay.parts.sources.conditions import Condition, with_success
+from assay.parts.sources.recordings import Described, Layout, NoisyExpert, Recording
 from assay.parts.sources.replay import from_columns, transitions
 from assay.parts.sources.scales import RewardScale, rescaled
-
-
-class Recording(Protocol):
-    """A description of an offline dataset, from which its transitions can be generated or read again."""
-
-    @property
-    def reward_scale(self) -> float:
-        """Returns the factor of the rewards."""
-
-    @property
-    def origin(self) -> int:
-        """Returns the value of the column `source` for these rows."""
-
-    def columns(self, task: Task) -> dict[str, Tensor]:
-        """Returns the transitions in the layout of `sources.replay.transitions`; equal descriptions give equal ones."""
-
-
-class NoisyExpert:
-    """The task's scripted expert, replaced by a uniformly random action with probability `noise`. Degenerate: noise 0,
-    or a greedy call without random numbers, is the expert itself; noise 1 otherwise takes random actions only.
-    """
-
-    def __init__(self, expert: Any, spec: Spec, noise: float) -> None:
-        if not isinstance(spec.action, Box | Discrete):
-            what = f"an offline dataset needs discrete or continuous actions; the task has {spec.action}"
-            raise AssayError(f"{what}. Use a control task, or a file of prompts (--task FILE.jsonl)")
-        self.expert, self.space, self.noise = expert, spec.action, noise
-        self.num_draws = 1 + (self.space.size if isinstance(self.space, Box) else 1)
-
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Returns actions and log-probability 0; the first uniform number picks expert or random, the others the
-        random action.
-        """
-        good: Tensor = self.expert(context)
-        if uniform is None:
-            return good, torch.zeros(len(good))
-        if isinstance(self.space, Box):
-            low, high = torch.tensor(self.space.low), torch.tensor(self.space.high)
-            anything = low + (high - low) * uniform[:, 1:]
-        else:
-            anything = (uniform[:, 1] * self.space.n).long().clamp(max=self.space.n - 1)
-        lucky = (uniform[:, 0] < self.noise).view(-1, *[1] * (good.dim() - 1))
-        return torch.where(lucky, anything.to(good.dtype), good), torch.zeros(len(good))
-
-
-class Described(Choice, Protocol):
-    """A description from which a dataset can be generated again."""
-
-    def columns(self, task: Task) -> dict[str, Tensor]:
-        """Returns the data; equal descriptions give equal data."""
 
 
 @dataclass(frozen=True)
 class Log(Described):
     """Describes `episodes` episodes of the task's expert with a share `noise` of random actions, from start `first`
     on. `reckless` uses the expert that ignores costs. Degenerate: on tasks without costs it is the same expert.
+
+    Source: arXiv:2004.07219. Assumes a scripted expert.
     """
 
     episodes: int = 50
@@ -97,14 +48,6 @@ class Log(Described):
         return transitions(replace(played, reward=self.reward_scale * played.reward))
 
 
-@runtime_checkable
-class Layout(Protocol):
-    """A description that can also lay out episodes that exist already."""
-
-    def laid_out(self, played: Experience) -> dict[str, Tensor]:
-        """Returns the columns of these episodes."""
-
-
 def columns_of(log: Described | Recording, task: Task, draw: Draw) -> dict[str, Tensor]:
     """Returns the data that a description stands for; where the task has a dataset of its own, the one of this draw.
 
@@ -120,7 +63,10 @@ def own_dataset(task: Task) -> Callable[[Draw], Experience] | None:
 
 
 class Contents:
-    """Offline datasets in memory. A checkpoint stores only the hash of their contents, since they can be rebuilt."""
+    """Offline datasets in memory. A checkpoint stores only the hash of their contents, since they can be rebuilt.
+
+    Source: by definition. Assumes that they fit into memory. Degenerate: no dataset has an empty hash.
+    """
 
     def __init__(self, logs: Sequence[Described | Recording], task: Task, draw: Draw = Draw(0)) -> None:
         self.columns, digest = tuple(columns_of(log, task, draw) for log in logs), hashlib.sha256()
@@ -149,7 +95,8 @@ class Logged(Source):
     """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset.
 
     The column `source` says which dataset a row comes from (its `origin`). Resuming a run with other contents raises
-    AssayError. Degenerate: a dataset of one transition gives it `batch` times.
+    AssayError. Degenerate: a dataset of one transition gives it `batch` times. Source: arXiv:2005.01643. Assumes that
+    all transitions are equally useful.
     """
 
     logs: tuple[Recording, ...] = (Log(),)

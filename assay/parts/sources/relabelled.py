@@ -22,7 +22,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Choice, RoamingTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
-from assay.parts.sources.logged import Contents, Described, NoisyExpert, Recording
+from assay.parts.sources.logged import Contents
+from assay.parts.sources.recordings import Described, NoisyExpert, Recording
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Play(Described):
     """Describes `episodes` episodes in which the task's expert moves from goal to goal, with a share `noise` of
     random actions; they have neither rewards nor ends. Degenerate: noise 0 is the expert itself, noise 1 takes random
     actions only.
+
+    Source: arXiv:1903.01973. Assumes an expert that can be told a goal.
     """
 
     episodes: int = 50
@@ -57,7 +60,10 @@ class Play(Described):
 
 
 class Places(NamedTuple):
-    """Indices of goals: episode and time [B]; `ahead` where the goal lies later in the row's own episode."""
+    """Indices of goals: episode and time [B]; `ahead` where the goal lies later in the row's own episode.
+
+    Source: by definition. Assumes goals that are states of the data. Degenerate: an empty batch has none.
+    """
 
     episode: np.ndarray
     time: np.ndarray
@@ -65,7 +71,10 @@ class Places(NamedTuple):
 
 
 class Goals(Choice, Protocol):
-    """Chooses the goal of each row among the states of the data."""
+    """Chooses the goal of each row among the states of the data.
+
+    Source: arXiv:1707.01495. Assumes that states can be goals. Degenerate: one state is its own goal.
+    """
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, last: np.ndarray, draw: Draw) -> Places:
         """Returns goals for rows at (episode, time); `last` [E] are the times of the episodes' last states."""
@@ -77,7 +86,8 @@ class Mixed(Goals):
     data.
 
     A future goal is a geometric number of steps ahead, of mean 1 / (1 - discount), at most the episode's end; with
-    discount 1 it is uniform over the rest of the episode. Degenerate: with discount 0 it is the next state.
+    discount 1 it is uniform over the rest of the episode. Degenerate: with discount 0 it is the next state. Source:
+    arXiv:2307.11949. Assumes that shares add up to at most 1.
     """
 
     current: float = 0.2
@@ -118,7 +128,8 @@ class Relabelled(Source):
 
     jump 1 gives HIQL's transitions (arXiv:2307.11949), jump n OTA's options (arXiv:2505.12737). If the task knows
     distances, the column `distance` is the distance to the goal, and `nearer` by how much the jump reduces it.
-    Degenerate: a jump longer than the episode ends at a goal that lies ahead in it, else at its last state.
+    Degenerate: a jump longer than the episode ends at a goal that lies ahead in it, else at its last state. Assumes
+    that the goal of an action is unknown to the recorded policy.
     """
 
     log: Described | Recording = Play()

@@ -19,8 +19,9 @@ from assay.ops import random
 class Replay(Source):
     """Stores the last `capacity` transitions; each step yields `updates` batches of `batch` drawn uniformly.
 
-    A transition is a sequence of two columns: the decision, and the context after it with mask false.
-    Degenerate: it yields nothing while it is empty or holds fewer than `warmup` transitions.
+    A transition is a sequence of two columns: the decision, and the context after it with mask false. Degenerate: it
+    yields nothing while it is empty or holds fewer than `warmup` transitions. Source: Lin 1992. Assumes off-policy
+    losses.
     """
 
     capacity: int = 100_000

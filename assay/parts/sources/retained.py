@@ -21,7 +21,7 @@ class Retained(Source):
     its origin. With a `reward`, each batch has the rewards that this gives it now and not the stored ones: offline rows
     have those of the task, and a reward that learns has changed since. Of replayed rows no one says whether they were
     successes: if the data do, it is false there. Degenerate: kept 0 is the replay itself, row by row, and the dataset
-    is not generated.
+    is not generated. Assumes off-policy losses.
     """
 
     replay: Replay = Replay()

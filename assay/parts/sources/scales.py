@@ -16,7 +16,10 @@ Columns = dict[str, Tensor]
 
 
 class RewardScale(Choice, Protocol):
-    """The factor of the rewards of offline data, computed from them before the first update."""
+    """The factor of the rewards of offline data, computed from them before the first update.
+
+    Source: arXiv:2110.06169, appendix B. Assumes that scale alone matters. Degenerate: factor 1 changes nothing.
+    """
 
     def __call__(self, datasets: Sequence[Columns]) -> float:
         """Returns one factor for the rewards of all datasets."""
@@ -28,7 +31,8 @@ class ReturnRange(RewardScale):
 
     IQL's 1000 / range on D4RL (arXiv:2110.06169, appendix B), whose episodes have 1,000 decisions; with 0, `decisions`
     are those of the longest episode of the data. An episode that the data cut off counts as it is. Degenerate: equal
-    returns count by their size, and data without rewards stay as they are.
+    returns count by their size, and data without rewards stay as they are. Assumes that the best and the worst episode
+    are typical of the task.
     """
 
     decisions: int = 0

@@ -19,7 +19,7 @@ class Label(Target):
 
     `after` labels the context after each decision, `solved` only decisions that solved the task, by the column
     `success`. Rows without a column `source` are the policy's. Degenerate: without a row of that origin nothing is
-    labelled, and the count is 0.
+    labelled, and the count is 0. Source: by definition. Assumes that the origin of a row says its label.
     """
 
     value: float = 1.0

@@ -26,7 +26,8 @@ def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Ten
 class NextValue(Target):
     """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. Each head of a critic has its own target.
 
-    Degenerate: y = r with discount 0, and after a terminal decision.
+    Degenerate: y = r with discount 0, and after a terminal decision. Source: arXiv:2110.06169. Assumes a critic of
+    states.
     """
 
     discount: float = 0.99
@@ -41,7 +42,7 @@ class NextValue(Target):
 class DoubleQ(Target):
     """y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461).
 
-    Degenerate: if `target` names the actor itself, y = r + discount * max Q(s', .).
+    Degenerate: if `target` names the actor itself, y = r + discount * max Q(s', .). Assumes discrete actions.
     """
 
     discount: float = 0.99
@@ -60,7 +61,7 @@ class DoubleQ(Target):
 class SmoothedTwin(Target):
     """y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477).
 
-    Degenerate: noise 0 takes mu'(s') itself.
+    Degenerate: noise 0 takes mu'(s') itself. Assumes bounded actions and copies of actor and critics.
     """
 
     discount: float = 0.99
@@ -91,7 +92,8 @@ def sampled_next(batch: Experience, view: View, actor: str) -> tuple[Tensor, Ten
 class SoftTwin(Target):
     """y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(.|s'): SAC (arXiv:1812.05905).
 
-    Degenerate: as the temperature goes to 0 it becomes OwnAction over all critics.
+    Degenerate: as the temperature goes to 0 it becomes OwnAction over all critics. Assumes an actor that can be sampled
+    and a copy of the critics.
     """
 
     discount: float = 0.99
@@ -112,7 +114,7 @@ class OwnAction(Target):
 
     k runs over `subset` critics drawn with replacement for each decision (WSRL, arXiv:2412.07762; in REDQ,
     arXiv:2101.05982, they are distinct and drawn once per update), over all critics if `subset` is 0 (CQL, SAC-N).
-    Degenerate: with one critic, `subset` changes nothing.
+    Degenerate: with one critic, `subset` changes nothing. Assumes an actor that can be sampled.
     """
 
     discount: float = 0.99

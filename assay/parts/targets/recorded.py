@@ -16,7 +16,8 @@ from assay.core.slots import Target, View
 class Column(Target):
     """y = a column written by the credit or a constraint, for all decisions: `return`, `cost_return`.
 
-    Degenerate: a decision in the last column has a target too.
+    Degenerate: a decision in the last column has a target too. Source: by definition. Assumes that an earlier part
+    wrote the column.
     """
 
     name: str = "return"
@@ -39,7 +40,7 @@ class RecordedAction(Target):
     maximum.
 
     `largest` takes the maximum over the critics instead, which is the pessimistic choice for costs. Degenerate: with
-    one critic, `largest` changes nothing.
+    one critic, `largest` changes nothing. Source: arXiv:2110.06169. Assumes a critic of actions.
     """
 
     q: str = model_name("q_target")

@@ -8,11 +8,12 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.decoding.sampling_parameters import Narrowing
 from assay.engine.placement import Placement
+from assay.parts.credit.off_policy import SamplerWeight
 from assay.parts.curricula.in_order import InOrder
 from assay.runs.checks import walked
 from assay.runs.options.gathering import GatherOptions
 
-TRUNCATED = "Set objective=PolicyGradient(trust=Clip()) there (grpo, dapo and cispo have it)"
+TRUNCATED = "Set objective=PolicyGradient(trust=Clip()) there (as grpo and dapo), add --correct-sampling token"
 
 
 def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement) -> None:
@@ -93,7 +94,7 @@ def check_foreign(url: str, recipe: Recipe) -> None:
             "and min-p. Serve with it, or use temperature 1 and all tokens."
         )
     for stage in recipe.stages:
-        if stage.objective and not has_ratio(stage):
+        if stage.objective and not is_corrected(recipe, stage):
             raise AssayError(
                 f"--server {url} is not 'assay serve': its log-probabilities are not exactly the policy's, and stage "
                 f"'{stage.name}' of {recipe.name} has no truncated importance ratio. {TRUNCATED}, or use 'assay serve'."
@@ -105,7 +106,7 @@ def check_lag(lag: int, recipe: Recipe) -> None:
     must see the results of a step before the next one begins.
     """
     for stage in recipe.stages:
-        if stage.objective and not has_ratio(stage):
+        if stage.objective and not is_corrected(recipe, stage):
             raise AssayError(
                 f"--lag is {lag}, but stage '{stage.name}' of {recipe.name} has no importance ratio: samples of older "
                 f"weights would count as the policy's own. {TRUNCATED}, or use --lag 0."
@@ -115,6 +116,13 @@ def check_lag(lag: int, recipe: Recipe) -> None:
             f"--lag is {lag}, but {type(recipe.curriculum).__name__} chooses starts by the results of the step before. "
             "Use curriculum=InOrder(), or --lag 0."
         )
+
+
+def is_corrected(recipe: Recipe, stage: Stage) -> bool:
+    """Returns whether samples of another policy are weighed by its ratio to this one: in the credit, or by the stage's
+    objectives.
+    """
+    return any(isinstance(part, SamplerWeight) for part in recipe.credit) or has_ratio(stage)
 
 
 def has_ratio(stage: Stage) -> bool:

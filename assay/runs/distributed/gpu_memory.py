@@ -2,6 +2,8 @@
 its handle (CUDA IPC). Handles travel as JSON; no file and no pickle is between the two.
 
     buffer = [version begun, version done] as int64, then the tensors, each at a multiple of 16 bytes
+
+Tensors are flat bytes.
 """
 
 from __future__ import annotations

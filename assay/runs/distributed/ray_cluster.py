@@ -156,8 +156,8 @@ def check_same_code(here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
     changed = differing(here["files"], there["files"])
     if changed:
         raise AssayError(
-            f"the worker on {there['host']} has another assay than this machine ({shown(changed)}). Install the same "
-            "version on both."
+            f"the worker on {there['host']} has another assay than this machine ({show_names(changed)}). Install the "
+            "same version on both."
         )
 
 
@@ -166,7 +166,7 @@ def differing(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
     return [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
 
 
-def shown(names: Sequence[str]) -> str:
+def show_names(names: Sequence[str]) -> str:
     """Returns the first three names, and how many there are besides."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.faults import Fault, any_fault
-from assay.runs.distributed.ray_cluster import check_same_code, cluster, differing, first_line, observer, shown
+from assay.runs.distributed.ray_cluster import check_same_code, cluster, differing, first_line, observer, show_names
 from assay.runs.pools import PATIENCE, Child, Ended, Job, Pool, pickled, reason_of, unpickled
 from assay.runs.user_code.consent import Code
 
@@ -109,8 +109,8 @@ def check_own_code(here: Code, there: Code) -> None:
     ]
     if changed:
         raise AssayError(
-            f"the worker on {socket.gethostname()} has other own code than this machine ({shown(changed)}). Copy the "
-            "files there, or keep them in a shared folder."
+            f"the worker on {socket.gethostname()} has other own code than this machine ({show_names(changed)}). Copy "
+            "the files there, or keep them in a shared folder."
         )
 
 

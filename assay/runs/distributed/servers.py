@@ -3,6 +3,8 @@
 Weights go out as the path and digest of a file (`Published`). After each update 64 log-probabilities are compared with
 the learner's, so that a missed update, a missed adapter or another model is an error, not staleness. Prompts go out as
 token ids, a request and a seed for each row; tokens, their log-probabilities and versions come back.
+
+Axes: B rows, T tokens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""What `assay serve` answers: tokens of one policy by the routes of vLLM 0.32, with this package's own sampler.
+"""What `assay serve` answers: tokens of one policy by the routes of vLLM 0.32, with this package's own sampler, and
+conversations by OpenAI's (`open_chat`).
 
 Requests that name a batch are sampled together once all its rows are there, with the random numbers of their seeds: the
 rows are then those that a run without a server samples, bit by bit on a CPU. A pause lets what is being sampled finish
 (vLLM stops it in the middle and continues it with the new weights); requests that arrive later wait for `/resume`.
+
+Tensors have any shape.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.http import Answer, Caller, Refused
 from assay.core.record import State
 from assay.core.slots import logp_of
 from assay.core.spaces import Spec, Vocabulary
@@ -29,26 +33,24 @@ from assay.decoding.sampling_parameters import Narrowing
 from assay.engine.flat import Flat
 from assay.engine.machine import tuned
 from assay.ops.decoded import Stop, Written
+from assay.parts.credit.teacher import ranked
 from assay.rollouts.completions import Ends, answers
 from assay.rollouts.text import Tokenizer
+from assay.runs.distributed.open_chat import CALLS, OpenChat
 from assay.runs.distributed.servers import GENERATE, LOGP, OWNER, as_rows
 from assay.runs.distributed.weights import tree_of
 from assay.runs.plan import plan_of
 from assay.runs.run import loaded_engine
+from assay.tasks.adapters.agents.chat import Bounds
+from assay.tasks.adapters.agents.sampling import Reply, Row, sampled
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.prompts import PromptTask
 
 WAIT, LONGEST = 60.0, 3600.0
 """Seconds that a row waits for the others of its batch, and at most for its tokens or the end of a pause."""
-MOST_TOKENS, MOST_ROWS = 1 << 20, 4096
-
-
-class Refused(Exception):
-    """A request that gets an error as its answer: a status and a sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
+MOST_TOKENS, MOST_ROWS, MOST_BESIDE = 1 << 20, 4096, 1024
+LEAST_CONTEXT = 2048
+"""Tokens of a conversation that a run's policy answers, even if its task has shorter ones."""
 
 
 @dataclass(eq=False)
@@ -60,6 +62,7 @@ class Policy:
     flat: Flat
     tokenizer: Tokenizer
     num_parameters: int
+    most_tokens: int
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -110,22 +113,24 @@ def served_policy(address: str) -> Policy:
             )
         engine, step = loaded_engine(plan, Path(address))
         name, acting = f"{plan.recipe.name} on {plan.task.name}, step {step}", plan.recipe.behaviour
+        most = max(LEAST_CONTEXT, plan.task.spec.horizon)
         num = sum(flat.num_parameters for flat in engine.flats.values())
-        return Policy(name, engine.models[acting], engine.flats[acting], plan.task.tokenizer, num)
+        return Policy(name, engine.models[acting], engine.flats[acting], plan.task.tokenizer, num, most)
     from assay.models.pretrained.transformers import PretrainedTokenizer, pinned
 
     model = pinned(address)
     tokenizer = PretrainedTokenizer(model.path, model.revision)
     actor = model.build(Spec(tokenizer.vocabulary, tokenizer.vocabulary, horizon=1))
     flat = Flat(actor)
-    return Policy(address, actor, flat, tokenizer, flat.num_parameters)
+    most = min(tokenizer.most_tokens, MOST_TOKENS)
+    return Policy(address, actor, flat, tokenizer, flat.num_parameters, most)
 
 
 # ---------------------------------------------------------------------------------------------------- requests
 @dataclass(frozen=True)
 class Wanted:
-    """One row: its prompt, start, seed and time, where it ends, how it is drawn, and whether log-probabilities of its
-    prompt are wanted.
+    """One row: its prompt, start, seed and time, where it ends, how it is drawn, and how many tokens are wanted with
+    their log-probabilities beside each one of its prompt (None: not even that one).
     """
 
     prompt: list[int]
@@ -136,7 +141,7 @@ class Wanted:
     greedy: bool
     narrowing: Narrowing
     stops: tuple[str, ...]
-    is_scored: bool
+    beside: int | None
 
 
 @dataclass(eq=False)
@@ -176,11 +181,14 @@ def wanted(body: Mapping[str, Any], size: int) -> tuple[Wanted, str, int, int]:
     if not 0 <= place < rows <= MOST_ROWS or not -(2**63) <= seed < 2**63 or not 0 <= time < 2**62:
         raise Refused(400, f"row {place} of {rows} has seed {seed}. Use at most {MOST_ROWS} rows, and 64 bits.")
     stops = tuple(str(one) for one in checked(how, "stop", list, []) if one)
-    start, is_scored = checked(more, "start", int, 0), "prompt_logprobs" in how
+    start = checked(more, "start", int, 0)
+    beside = checked(how, "prompt_logprobs", int, 0) if "prompt_logprobs" in how else None
+    if beside is not None and not 0 <= beside <= min(size, MOST_BESIDE):
+        raise Refused(400, f"'prompt_logprobs' is {beside}. Use 0 to {min(size, MOST_BESIDE)}.")
     if not -(2**63) <= start < 2**63:
         raise Refused(400, f"'start' is {start:.3g}. Use 64 bits.")
     greedy = how.get("temperature") == 0 or checked(more, "greedy", bool, False)
-    row = Wanted(prompt, start, seed, time, most, greedy, drawn_by(how), stops, is_scored)
+    row = Wanted(prompt, start, seed, time, most, greedy, drawn_by(how), stops, beside)
     return row, checked(more, "batch", str, secrets.token_hex(16)), place, rows
 
 
@@ -205,6 +213,8 @@ class Service:
         self.model, self.turn = threading.Lock(), threading.Condition()
         self.batches: dict[str, Batch] = {}
         self.is_paused = self.is_updating = False
+        bounds = Bounds(policy.most_tokens, policy.most_tokens, CALLS, LONGEST)
+        self.chat = OpenChat(policy.name, policy.tokenizer, bounds, self.drawn)
         self.routes: dict[tuple[str, str], Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             ("GET", "/health"): lambda body: {},
             ("GET", "/v1/models"): self.models,
@@ -218,12 +228,14 @@ class Service:
             ("POST", GENERATE): self.generate,
         }
 
-    def answer(self, method: str, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the JSON of an answer; Refused for an unknown route."""
+    def answer(self, method: str, path: str, body: Mapping[str, Any], caller: Caller = Caller()) -> Answer:
+        """Returns the answer of a route; those of conversations have other rules, and Refused for an unknown route."""
         route = self.routes.get((method, path.partition("?")[0]))
-        if route is None:
-            raise Refused(404, f"there is no {method} {path[:80]}. Use the routes of vLLM's token generation and RL.")
-        return route(body)
+        return self.chat.answer(method, path, body, caller) if route is None else route(body)
+
+    def close(self) -> None:
+        """Ends the thread that samples for conversations."""
+        self.chat.close()
 
     def models(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Lists the one model, in OpenAI's form."""
@@ -308,15 +320,28 @@ class Service:
         stop = Stop(self.policy.tokenizer.decode, stops) if stops else None
         where, prompts = Ends(most, self.policy.vocabulary, stop), [row.prompt for row in rows]
         starts, seeds, since = np.array([(row.start, row.seed, row.time) for row in rows], dtype=np.int64).T.copy()
-        while batch.written is None:
+        words = seeds.view(np.uint64)
+        with self.sampling():
+            batch.written = answers(actor, prompts, starts, words, where, greedy=greedy, since=since)
+            batch.version = self.version
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Has the model alone inside the block, which begins when there is no pause."""
+        while True:
             with self.turn:
                 if not self.turn.wait_for(lambda: self.is_open, LONGEST):
                     raise Refused(503, f"the server was paused for {LONGEST:g} s. Send /resume.")
             with self.held(), tuned(self.policy.num_parameters):
                 if self.is_open:  # or a pause came in between
-                    words = seeds.view(np.uint64)
-                    found = answers(actor, prompts, starts, words, where, greedy=greedy, since=since)
-                    batch.written, batch.version = found, self.version
+                    yield
+                    return
+
+    def drawn(self, rows: list[Row]) -> list[Reply]:
+        """Returns the replies to rows of conversations."""
+        with self.sampling():
+            replies = sampled(self.policy.actor, rows, self.policy.tokenizer)
+            return [replace(one, version=self.version) for one in replies]
 
     def told(self, row: Wanted, written: Written, version: str) -> Mapping[str, Any]:
         """Returns a row as JSON."""
@@ -329,12 +354,19 @@ class Service:
         choice = {"index": 0, "token_ids": tokens, "logprobs": {"content": content}}
         choice["finish_reason"] = "stop" if bool(written.has_ended) else "length"
         choice["weight_versions"] = [{"version": version, "start": 0, "end": num}]
-        return {"choices": [choice], **({"prompt_logprobs": self.scored(row.prompt)} if row.is_scored else {})}
+        if row.beside is None:
+            return {"choices": [choice]}
+        return {"choices": [choice], "prompt_logprobs": self.scored(row.prompt, row.beside)}
 
     @torch.no_grad()
-    def scored(self, prompt: list[int]) -> list[dict[str, Any] | None]:
-        """Returns the log-probability of each token of a prompt, None for the first."""
+    def scored(self, prompt: list[int], num: int = 0) -> list[dict[str, Any] | None]:
+        """Returns the log-probabilities of each token of a prompt and of the `num` likeliest; None for the first."""
         with self.held(), tuned(self.policy.num_parameters):
             rows = as_rows([prompt], self.policy.vocabulary).to(self.policy.flat.values.device)
             logp = logp_of(self.policy.actor, rows)[0].tolist()
-        return [None, *({str(token): {"logprob": value}} for token, value in zip(prompt[1:], logp[1:], strict=True))]
+            likely = ranked(self.policy.actor, rows, num)[0].tolist() if num else [[]] * len(prompt)
+        found: list[dict[str, Any] | None] = [None]
+        for token, value, others in list(zip(prompt, logp, likely, strict=True))[1:]:
+            known = {int(one): other for one, other in others} | {token: value}
+            found.append({str(one): {"logprob": other} for one, other in known.items()})
+        return found

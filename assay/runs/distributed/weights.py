@@ -1,6 +1,8 @@
 """How weights reach the processes that sample: published under version numbers, fetched by number.
 
 Version v are the weights after v steps of training. What is published is a tree (see `assay.core.trees`).
+
+Tensors are flat bytes, or weights with the shapes of parameters.
 """
 
 from __future__ import annotations
@@ -148,9 +150,9 @@ def tree_of(path: Path, digest: str, device: str = "cpu") -> State:
     if found != digest:
         raise ValueError(f"{path} does not have the digest {digest[:12]}")
     if content is not None:
-        return decoded(tensors_of(content))
+        return decode_state(tensors_of(content))
     with safe_open(path, framework="pt") as stored:
-        return decoded({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118
+        return decode_state({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118
 
 
 def copied(path: Path, device: str) -> tuple[Tensor, str]:
@@ -201,7 +203,7 @@ def version_of(path: Path) -> int:
     return int(path.stem.partition("-")[0])
 
 
-def decoded(tensors: Mapping[str, Tensor]) -> State:
+def decode_state(tensors: Mapping[str, Tensor]) -> State:
     """Returns the tree of a file's tensors."""
     tree: State = decode(json.loads(tensors[TREE].cpu().numpy().tobytes()), tensors)
     return tree

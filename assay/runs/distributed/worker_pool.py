@@ -1,4 +1,7 @@
-"""Where gatherers run: processes of this machine, or actors of a Ray cluster; and the gatherers of a plan."""
+"""Where gatherers run: processes of this machine, or actors of a Ray cluster; and the gatherers of a plan.
+
+Axes: B rows, T tokens.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from assay.runs.options.gathering import GatherOptions
 from assay.runs.options.group import Group, add_group, changed, parsed_group, record_of, words_of
 from assay.runs.options.language import LanguageOptions
 from assay.runs.options.own import OwnOptions
+from assay.runs.options.sandbox import SandboxOptions
+from assay.runs.options.sessions import SessionOptions
 
 __all__ = [
     "CadenceOptions",
@@ -26,6 +28,8 @@ __all__ = [
     "LanguageOptions",
     "OwnOptions",
     "RunOptions",
+    "SandboxOptions",
+    "SessionOptions",
     "add_run_groups",
     "run_options",
 ]
@@ -36,10 +40,12 @@ class RunOptions:
     """The options that change a run's task and recipe; the default of each group changes nothing."""
 
     own: OwnOptions = OwnOptions()
+    sessions: SessionOptions = SessionOptions()
     language: LanguageOptions = LanguageOptions()
     environment: EnvironmentOptions = EnvironmentOptions()
     cadence: CadenceOptions = CadenceOptions()
     gathering: GatherOptions = GatherOptions()
+    sandbox: SandboxOptions = SandboxOptions()
 
     def __iter__(self) -> Iterator[Group]:
         """Returns the groups in order; later groups see the changes of earlier ones."""

@@ -102,11 +102,11 @@ class EnvironmentOptions(Group):
 
     def task(self, task: Task) -> Task:
         """Returns the task with its environments made, limited, stacked and distributed as the options say."""
-        from assay.runs.environments import remade, stacked, with_workers
+        from assay.runs.environments import remade, stack_frames, with_workers
 
         task = remade(task, self.keywords(), self.wrapper, self.max_episode_steps, one_hot=self.one_hot)
         task = with_workers(task, self.env_workers, self.env_ready) if self.env_workers else task
-        return stacked(task, self.frame_stack) if self.frame_stack > 1 else task
+        return stack_frames(task, self.frame_stack) if self.frame_stack > 1 else task
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
         """Returns the recipe with this many environments, and with standardised observations and rewards."""

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.core.errors import AssayError
+from assay.core.tool_servers import is_server
 from assay.runs.options.group import Group, flag, option
+from assay.runs.user_code.addresses import MODELS, Address, needed_address
 
 if TYPE_CHECKING:
     from assay.core.recipe import Recipe
     from assay.core.slots import Task
     from assay.runs.user_code.judge import Judge
+    from assay.runs.user_code.workers.process import Limits
 
-PARTS = ("loss", "advantage", "body")
-"""Options that put own code into the recipe."""
+PARTS = {"loss": "", "advantage": "", "body": MODELS}
+"""Options that put own code into the recipe, with the group of entry points that may name it."""
+LEAST_MEMORY = 0.05
+"""Gigabytes that a worker's interpreter needs before it loads own code."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +40,42 @@ class OwnOptions(Group):
         60.0, "seconds that one call of a reward function may take (default: 60)", decisive=False
     )
 
+    in_process: bool = option(
+        False, "call own rewards, tools and judges in this process, where none can be stopped", decisive=False
+    )
+    worker_memory: float | None = option(
+        None, "gigabytes of memory of a process of own code, with all it starts (default: half of the machine's)",
+        decisive=False,
+    )  # fmt: skip
+    worker_file: float = option(
+        0.5, "gigabytes of the largest file that own code may write (default: 0.5)", decisive=False
+    )
+
     reward_range: tuple[float, float] | None = option(
         None, "lowest and highest reward, mapped to 0..1; right is above the middle (default: 0 1, or NAME.range)",
         metavar="LOW HIGH",
     )  # fmt: skip
 
     tool: tuple[str, ...] = option(
-        (), "function FILE.py:NAME that the policy may call in its answers; repeatable", metavar="TOOL"
+        (),
+        "function FILE.py:NAME that the policy may call in its answers, a class whose methods are tools, or an MCP "
+        "server mcp:COMMAND or mcp:URL; repeatable",
+        metavar="TOOL",
     )
     tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
     tool_bytes: int = option(512, "bytes of a tool's result that the policy reads (default: 512)")
     tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
+
+    agent: str | None = option(
+        None,
+        "agent program, a command such as 'python my_agent.py' (or an address that each prompt is posted to): run once "
+        "for each prompt and sample, with the policy as an OpenAI-style server at OPENAI_BASE_URL",
+        metavar="COMMAND|URL",
+    )
+    agent_calls: int = option(64, "calls of the policy in one episode of --agent (default: 64)")
+    agent_tokens: int = option(4096, "tokens of one conversation of --agent (default: 4096, or what a model reads)")
+    agent_timeout: float = option(300.0, "seconds of one episode of --agent (default: 300)", decisive=False)
+    agent_workers: int = option(8, "episodes of --agent at the same time (default: 8)", decisive=False)
 
     loss: str | None = option(
         None, "loss function FILE.py:NAME in place of the method's objective (assay check FILE.py tries its laws)",
@@ -95,23 +125,47 @@ class OwnOptions(Group):
             low, high = self.reward_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise AssayError(f"--reward-range is {low:g} {high:g}. Use two finite numbers, the lower one first.")
-        for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
+        timeouts = {"reward": self.reward_timeout, "tool": self.tool_timeout, "agent": self.agent_timeout}
+        for name, seconds in timeouts.items():
             if not seconds > 0:
                 raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")
+        for name, size in {"memory": self.worker_memory, "file": self.worker_file}.items():
+            if size is not None and not (size > 0 and math.isfinite(size)):
+                raise AssayError(f"--worker-{name} is {size:g}. Use a positive number of gigabytes.")
+        if self.worker_memory is not None and self.worker_memory < LEAST_MEMORY:
+            what = f"--worker-memory is {self.worker_memory:g}. A worker alone needs {LEAST_MEMORY} gigabytes"
+            raise AssayError(f"{what}. Use more.")
         for name, weight in {"judge": self.judge_weight, "reward-model": self.reward_model_weight}.items():
             if not math.isfinite(weight):
                 raise AssayError(f"--{name}-weight is {weight:g}. Use a finite number.")
-        for name, number in {"calls": self.tool_calls, "bytes": self.tool_bytes}.items():
-            if number < 1:
-                raise AssayError(f"--tool-{name} is {number}. Use at least 1.")
+        for name in ("tool_calls", "tool_bytes", "agent_calls", "agent_tokens", "agent_workers"):
+            if getattr(self, name) < 1:
+                raise AssayError(f"{flag(name)} is {getattr(self, name)}. Use at least 1.")
+        if self.agent is not None:
+            from assay.runs.user_code.agents import check_agent_option
+
+            check_agent_option(self.agent, bool(self.tool))
+
+    @property
+    def limits(self) -> Limits | None:
+        """Returns the limits of worker processes; None where own code is to run in this one."""
+        from assay.runs.user_code.workers.process import Limits
+
+        if self.in_process:
+            return None
+        memory = {} if self.worker_memory is None else {"memory": self.worker_memory}
+        return Limits(**memory, file=self.worker_file)
 
     @property
     def scores(self) -> bool:
         """Whether completions are scored by something of the user's instead of the task's verifier."""
-        return bool(self.reward) or self.judge is not None or self.reward_model is not None
+        if self.reward or self.judge is not None or self.reward_model is not None:
+            return True
+        from assay.runs.user_code.tools import gives_reward
+
+        return bool(self.tool) and gives_reward(self.tool)
 
     def sources(self) -> Iterator[str]:
-        from assay.runs.user_code.addresses import needed_address
         from assay.runs.user_code.judge import address_of
         from assay.runs.user_code.rewards import parsed_rewards
 
@@ -119,61 +173,82 @@ class OwnOptions(Group):
             if one.address is not None:
                 yield one.address.source
         for word in self.tool:
-            yield needed_address(word, "--tool").source
-        for name in PARTS:
-            if (word := getattr(self, name)) is not None:
-                yield needed_address(word, flag(name)).source
-        if self.judge is not None and (address := address_of(self.judge)) is not None:
+            if not is_server(word):
+                yield needed_address(word, "--tool").source
+        for address in self.parts().values():
             yield address.source
+        if self.judge is not None and (judge := address_of(self.judge)) is not None:
+            yield judge.source
+
+    def parts(self) -> dict[str, Address]:
+        """Returns the addresses of the own parts that are given; a package may have declared a name for a network."""
+        words = {name: word for name in PARTS if (word := getattr(self, name)) is not None}
+        return {name: needed_address(word, flag(name), PARTS[name]) for name, word in words.items()}
 
     def seals(self) -> dict[str, dict[str, str]]:
         """Returns digests of what the options trust beside code: the judge's server with its key, and its rubric."""
-        from assay.runs.user_code import judge, reward_model
+        from assay.runs.user_code import judge
 
         found = {}
         if self.judge is not None and judge.address_of(self.judge) is None:
             prompt = judge.rubric(self.judge_prompt, self.judge_pairs)
             found[judge.PREFIX + self.judge] = judge.seal(self.judge, prompt)
         if self.reward_model is not None:
+            from assay.runs.user_code import reward_model
+
             found[reward_model.PREFIX + self.reward_model] = reward_model.seal(self.reward_model)
+        if self.agent is not None:
+            from assay.runs.user_code import agents
+
+            found[agents.PREFIX + self.agent] = agents.seal(self.agent)
         return found
 
     def anchored(self) -> OwnOptions:
         """Returns the options with absolute paths, so that a run can be resumed from any folder."""
-        from assay.runs.user_code.addresses import needed_address
         from assay.runs.user_code.judge import address_of
         from assay.runs.user_code.rewards import anchored_reward
 
-        tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
+        tools = tuple(word if is_server(word) else str(needed_address(word, "--tool")) for word in self.tool)
         prompt = None if self.judge_prompt is None else str(Path(self.judge_prompt).resolve())
         model = None if self.reward_model is None else str(Path(self.reward_model).resolve())
         rewards = tuple(map(anchored_reward, self.reward))
         judge = self.judge if self.judge is None else str(address_of(self.judge) or self.judge)
         criteria = None if self.rubric is None else str(Path(self.rubric).resolve())
-        words = {name: getattr(self, name) for name in PARTS}
-        parts: dict[str, Any] = {
-            name: str(needed_address(word, flag(name))) for name, word in words.items() if word is not None
-        }
+        parts: dict[str, Any] = {name: str(address) for name, address in self.parts().items()}
+        agent = None
+        if self.agent is not None:
+            from assay.runs.user_code import agents
+
+            agent = agents.anchored(self.agent)
         own = replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model, **parts)
-        return replace(own, judge=judge, rubric=criteria)
+        return replace(own, judge=judge, rubric=criteria, agent=agent)
 
     def task(self, task: Task) -> Task:
         """Returns the task with own rewards in place of its verifier, and with tools."""
         from assay.core.slots import JudgeReader
         from assay.runs.user_code.rewards import with_components, with_rewards
         from assay.runs.user_code.tools import tools_of
-        from assay.tasks.language.tools import with_tools
+        from assay.runs.user_code.workers.process import LOADING
+        from assay.tasks.language.tools import first_rows, with_tools
 
         if self.reward:
-            task = with_rewards(task, self.reward, self.reward_timeout)
+            task = with_rewards(task, self.reward, self.reward_timeout, self.limits)
         judge = self.asked()
         if judge is not None and isinstance(task, JudgeReader):
             task = task.with_judge(judge.answers)
         elif judge is not None:
             task = with_components(task, {"judge": judge}, {"judge": self.judge_weight})
+        if self.agent is not None:
+            from assay.tasks.adapters.agents.episodes import Agent
+            from assay.tasks.adapters.agents.task import with_agent
+
+            limits = self.agent_calls, self.agent_tokens, self.agent_timeout, self.agent_workers
+            return with_agent(task, Agent(self.agent, *limits))
         if not self.tool:
             return task
-        return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout, self.tool_bytes)
+        tools = tools_of(self.tool, first_rows(task), self.limits, self.tool_timeout)
+        starting = 0.0 if self.in_process else LOADING  # a worker counts the time of the call alone
+        return with_tools(task, tools, self.tool_calls, self.tool_timeout + starting, self.tool_bytes)
 
     def asked(self) -> Judge | None:
         """Returns the judge; None without one."""
@@ -182,7 +257,7 @@ class OwnOptions(Group):
         if self.judge is None:
             return None
         prompt = rubric(self.judge_prompt, self.judge_pairs)
-        return judge_of(self.judge, self.judge_model, prompt, self.judge_pairs)
+        return judge_of(self.judge, self.judge_model, prompt, self.judge_pairs, self.limits)
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
         """Returns the recipe with own parts, whose parts ask the judge and pay by the rubric, where they can."""

@@ -25,7 +25,9 @@ class TrainingOptions(Group):
         metavar="FILE",
     )
     model: str | None = option(
-        None, "pretrained language model: a folder, or a hub id owner/name[@revision]", metavar="PATH"
+        None,
+        "pretrained language model: a folder, a hub id owner/name[@revision], or the name of an installed package's",
+        metavar="PATH",
     )
     preset: str | None = option(
         None, "set of default settings: classic, mujoco, d4rl (default: the task's)", metavar="NAME"

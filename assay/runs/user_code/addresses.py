@@ -1,4 +1,4 @@
-"""Addresses of own code: FILE.py, FILE.py:NAME, package.module:NAME."""
+"""Addresses of own code: FILE.py, FILE.py:NAME, package.module:NAME, or a name that an installed package declares."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import importlib.util
 import re
 import sys
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from assay.core.errors import AssayError
 
 PYTHON = "python:"
 """Begins the source of a function that was given as an object (see `user_code.objects`)."""
+METHODS, TASKS, MODELS = "assay.methods", "assay.tasks", "assay.models"
+"""Groups of entry points by which an installed package brings methods, tasks and models under names of its own."""
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -60,9 +63,28 @@ def parsed_address(text: str) -> Address | None:
     return Address(source, name)
 
 
-def needed_address(text: str, option: str) -> Address:
-    """Returns the address that an option names; AssayError if it is not one."""
-    found = parsed_address(text)
+def installed_address(group: str, name: str) -> Address | None:
+    """Returns the address that an installed package declares under a name in a group, such as
+    `[project.entry-points."assay.methods"]`; None if no package does. NAME:REST is a variant of a method or the
+    settings of a task.
+
+    A method declared by its module alone is the METHOD in it. AssayError if two packages declare a name.
+    """
+    key, _, rest = name.partition(":")
+    points = {point.value: point for point in metadata.entry_points(group=group, name=key)}
+    if len(points) > 1:
+        raise AssayError(f"'{key}' is declared by several packages: {', '.join(points)}. Use one of these paths")
+    for point in points.values():
+        names = [rest or point.attr or "METHOD"] if group == METHODS else [one for one in (point.attr, rest) if one]
+        return Address(point.module, ":".join(names))
+    return None
+
+
+def needed_address(text: str, option: str, group: str = "") -> Address:
+    """Returns the address that an option names, possibly by a name that a package declares in a group; AssayError if it
+    is not one.
+    """
+    found = (installed_address(group, text) if group else None) or parsed_address(text)
     if found is None:
         hint = "Use FILE.py:NAME, or package.module:NAME of an importable module"
         raise AssayError(f"{option} {text}: '{text.partition(':')[0]}' is neither a Python file nor a module. {hint}.")
@@ -78,9 +100,9 @@ def module_file(module: str) -> Path | None:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return None
-    for place, name in enumerate(below):
+    for name in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        whole = ".".join([top, *below[:place], name])
-        spec = importlib.machinery.PathFinder.find_spec(whole, list(spec.submodule_search_locations))
+        # by the last word alone: of a whole name Python looks up the packages above, which are not imported
+        spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
     return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None

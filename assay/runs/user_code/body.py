@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from torch import nn
 
@@ -14,16 +16,18 @@ from assay.models.bodies.convolution import Convolution
 from assay.models.bodies.module import ModuleBody
 from assay.models.bodies.normalised import Normalised
 from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.token_module import TokenModule
+from assay.models.bodies.transformer import Transformer
 from assay.runs.user_code.addresses import needed_address
 from assay.runs.user_code.loading import value_of
 
 NETWORKS = (Perceptron, Normalised, Convolution)
-"""Bodies whose place an own network takes."""
+"""Bodies whose place an own network takes; on tokens it takes that of a transformer."""
 
 
 def with_body(recipe: Recipe, word: str) -> Recipe:
     """Returns the recipe with the network that `--body` names in place of those of its actor and critics, in its phases
-    too. AssayError for a recipe without a network on vectors or images.
+    too. AssayError for a recipe without a network on vectors, images or tokens.
     """
     address = needed_address(word, "--body")
     if not address.name:
@@ -36,20 +40,19 @@ def with_body(recipe: Recipe, word: str) -> Recipe:
         )
     if not callable(make):
         raise AssayError(f"--body {word} is {make!r:.60}. Give a class of nn.Module, or a function that makes one.")
-    body = ModuleBody(make)
     models = {"actor": recipe.actor, **recipe.critics}
-    found = {name: swapped(model, body) for name, model in models.items()}
+    found = {name: swapped(model, make) for name, model in models.items()}
     if all(found[name] is models[name] for name in models):
         raise AssayError(
-            f"--body takes the place of a network on vectors or images, and '{recipe.name}' has none here. Use it on a "
-            "control task; --model is the network of a language task."
+            f"--body takes the place of a network on vectors, images or tokens, and '{recipe.name}' has none here. Use "
+            "it on a control task, or on a language task without --model."
         )
     changed = replace(recipe, actor=found["actor"], critics={name: found[name] for name in recipe.critics})
     return changed.share_models(recipe)
 
 
-def swapped(model: ModelSpec, body: ModuleBody) -> ModelSpec:
-    """Returns the model with this body in place of each network in it."""
+def swapped(model: ModelSpec, make: Callable[..., Any]) -> ModelSpec:
+    """Returns the model with the networks that `make` makes in place of its own."""
     for kind in NETWORKS:
-        model = replaced(model, kind, lambda part: body)
-    return model
+        model = replaced(model, kind, lambda part: ModuleBody(make))
+    return replaced(model, Transformer, lambda part: TokenModule(make))

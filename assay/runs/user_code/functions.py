@@ -49,6 +49,10 @@ MINE = {
 """Names of arguments that are understood."""
 
 
+SMALL = 1e-3
+"""A loss below this may be 0 up to rounding, whose double says nothing; a mean of twice the rows differs by less."""
+
+
 def name_of(function: Callable[..., Any]) -> str:
     """Returns the name of a function for an error."""
     return str(getattr(function, "__name__", function))
@@ -93,23 +97,42 @@ class LossFunction(Objective):
 
     def count(self, batch: Experience) -> Tensor:
         """Returns the decisions, or the count that the function returns; it is called at the recorded
-        log-probabilities for that, so that no model is needed.
+        log-probabilities for that, so that no model is needed. AssayError for a mean, whose rows would be divided by
+        their number twice.
         """
         with torch.no_grad():
-            return self.called(batch, batch.logp, torch.zeros_like(batch.logp)).count
+            value = self.function(**self.given(batch, batch.logp, torch.zeros_like(batch.logp)))
+            if isinstance(value, Tensor) and not value.dim() and "sums" not in self.breaks:
+                self.check_sum(batch)
+            return as_sum(value, batch, name_of(self.function)).count
+
+    def check_sum(self, batch: Experience) -> None:
+        """Raises AssayError if twice the rows give the same loss. It is called away from recorded log-probabilities,
+        where a loss is seldom 0; one that is nearly so says nothing.
+        """
+        away = torch.linspace(0.0, 0.5, batch.logp.numel(), dtype=batch.logp.dtype).to(batch.logp.device)
+        given = self.given(batch, batch.logp - away.view_as(batch.logp), torch.zeros_like(batch.logp))
+        value, twice = (self.function(**{name: torch.cat((one,) * times) for name, one in given.items()})
+                        for times in (1, 2))  # fmt: skip
+        if abs(value) > SMALL and abs(twice - value) < SMALL * abs(value):
+            what = f"{name_of(self.function)} returned a mean: twice the rows give the same loss"
+            raise AssayError(f"{what}. Return a sum, (sum, count), or the loss of each decision [B, T]")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the function's value as (sum, count)."""
         return self.called(batch, view.scored.logp, view.scored.entropy)
 
     def called(self, batch: Experience, logp: Tensor, entropy: Tensor | None) -> Loss:
-        """Returns the function's value at these log-probabilities; recorded columns carry no gradient."""
+        """Returns the function's value at these log-probabilities."""
+        return as_sum(self.function(**self.given(batch, logp, entropy)), batch, name_of(self.function))
+
+    def given(self, batch: Experience, logp: Tensor, entropy: Tensor | None) -> dict[str, Tensor]:
+        """Returns the function's arguments; recorded columns carry no gradient."""
         columns = {"logp_old": batch.logp, "logp_ref": batch.extra.get("logp_ref", batch.logp), "mask": batch.mask}
         columns |= {"advantage": batch.column("advantage"), "reward": batch.reward}
         columns = {name: column.detach() for name, column in columns.items()} | {"logp": logp}
         columns |= {"group": group_of(batch)} | ({} if entropy is None else {"entropy": entropy})
-        given = {name: columns[role] for name, role in roles(self.function).items() if role in columns}
-        return as_sum(self.function(**given), batch, name_of(self.function))
+        return {name: columns[role] for name, role in roles(self.function).items() if role in columns}
 
 
 def as_sum(value: Any, batch: Experience, name: str) -> Loss:

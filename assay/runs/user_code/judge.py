@@ -31,6 +31,8 @@ from assay.core.faults import at_place
 from assay.rollouts.judgements import PAIR, preference
 from assay.runs.user_code.addresses import Address, parsed_address
 from assay.runs.user_code.rewards import function_of
+from assay.runs.user_code.workers.process import Limits
+from assay.runs.user_code.workers.remote import RemoteFunction, remote_function
 
 KEY = "ASSAY_JUDGE_KEY"
 """Environment variable with the API key; it is never written down."""
@@ -281,11 +283,17 @@ class LocalJudge(Judge):
     """A judge that is a user's function from a list of prompts to their answers; `url` is its address."""
 
     function: Callable[[list[str]], Sequence[str]] = list
+    remote: RemoteFunction | None = field(default=None, repr=False, compare=False)
 
     def answers(self, prompts: Sequence[str], reading: Callable[[str], float | None] = len) -> list[str]:
         """Returns the function's answers; OwnCodeError unless it gives one text for each prompt."""
         try:
-            found = list(self.function(list(prompts)))
+            if self.remote is None:
+                found = list(self.function(list(prompts)))
+            else:
+                found = self.remote.texts(prompts, f"judge {self.url}", ALL_SECONDS)
+        except OwnCodeError:
+            raise
         except Exception as error:
             what = f"judge {self.url} raised {error!r}{at_place(error)}"
             raise OwnCodeError(f"{what}. It takes prompts and returns texts") from error
@@ -295,12 +303,14 @@ class LocalJudge(Judge):
         return found
 
 
-def judge_of(word: str, model: str, prompt: str, pairs: bool) -> Judge:
-    """Returns the judge of an option: a server, or a function."""
+def judge_of(word: str, model: str, prompt: str, pairs: bool, limits: Limits | None = None) -> Judge:
+    """Returns the judge of an option: a server, or a function; with `limits`, that is called in worker processes."""
     address = address_of(word)
     if address is None:
         return Judge(word, model, prompt, pairs)
-    return LocalJudge(str(address), model, prompt, pairs, function=function_of(address)[1])
+    name, function = function_of(address)
+    remote = remote_function(address, name, limits)
+    return LocalJudge(str(address), model, prompt, pairs, function=function, remote=remote)
 
 
 def key_of(model: str, prompt: str) -> str:

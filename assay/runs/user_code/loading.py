@@ -16,7 +16,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.exits import kept_alive
-from assay.core.faults import STAMP, at_place, named
+from assay.core.faults import STAMP, at_place, error_name
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.files import NOT_LOCAL, digests, file_of, local_files
 from assay.runs.user_code.objects import given_module, is_given
@@ -76,7 +76,7 @@ def failed(what: str, error: BaseException) -> AssayError:
     if isinstance(error, SystemExit):
         where = at_place(error)
         return AssayError(f"{what} cannot be loaded: it raises SystemExit{where}. Remove the call of sys.exit.")
-    return AssayError(f"{what} cannot be loaded: it raises {named(error)}{at_place(error)}")
+    return AssayError(f"{what} cannot be loaded: it raises {error_name(error)}{at_place(error)}")
 
 
 def stamped_sources(modules: Iterable[str]) -> dict[str, dict[str, str]]:

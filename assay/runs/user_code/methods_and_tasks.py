@@ -24,7 +24,7 @@ DEFAULT_TASKS = {
     TABLE.name: "gridworld",
     PREFERENCES.name: "preferences",
 }
-"""The task of an own recipe that names none, by the first world that it works in."""
+"""The task of an own recipe that names none, by the first kind of task that it works on."""
 
 
 # ---------------------------------------------------------------------------------------------------- methods
@@ -72,16 +72,16 @@ def method_of(value: Any, address: Address) -> Method:
         raise AssayError(f"{address} is {value!r:.60}, not a METHOD, a Recipe, or a function that returns a Recipe.")
     takes = inspect.signature(function).parameters if not isinstance(value, Recipe) else {"defaults": None}
     made = partial(checked_recipe, function, bool(takes), address)
-    worlds, errors = [], []
-    for world in (LANGUAGE, CONTROL, CONTINUOUS, TABLE, PREFERENCES):
+    presets, errors = [], []
+    for preset in (LANGUAGE, CONTROL, CONTINUOUS, TABLE, PREFERENCES):
         try:
-            made(world).check()
-            worlds.append(world)
+            made(preset).check()
+            presets.append(preset)
         except AssayError as error:
             errors.append(str(error))
-    if not worlds:
+    if not presets:
         raise AssayError(f"{address} works with no kind of task: {errors[0]}")
-    return Method("", made, tuple(worlds), DEFAULT_TASKS[worlds[0].name], family="own")
+    return Method("", made, tuple(presets), DEFAULT_TASKS[presets[0].name], family="own")
 
 
 def given(recipe: Recipe, defaults: Preset) -> Recipe:

@@ -60,6 +60,8 @@ def remember(objects: Sequence[Any] | Mapping[str, Any]) -> None:
         for name, value in objects.items():
             remembered(value, name)
         return
+    if not isinstance(objects, Sequence):
+        raise AssayError(f"functions is {objects!r:.60}. Give a list of them, or a dict from names to objects.")
     for place, value in enumerate(objects):
         address_of_object(value, "functions", place)
 

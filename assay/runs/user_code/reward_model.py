@@ -1,4 +1,7 @@
-"""A trained reward model as a component of a reward: the run folder of `assay train reward-model`."""
+"""A trained reward model as a component of a reward: the run folder of `assay train reward-model`.
+
+Axes: B rows; weights have the shapes of parameters.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from torch import Tensor
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
-from assay.models.pretrained.transformers import Framed
+from assay.models.pretrained.chat_texts import Framed
 from assay.parts.critics.score import at_last_decision
 from assay.rollouts import text
 from assay.tasks.adapters.pretrained import ModelTask

@@ -17,6 +17,8 @@ from assay.runs.user_code.addresses import Address, needed_address
 from assay.runs.user_code.files import digests, place_of
 from assay.runs.user_code.loading import is_public, load, value_of
 from assay.runs.user_code.objects import is_given
+from assay.runs.user_code.workers.process import Limits
+from assay.runs.user_code.workers.remote import RemoteFunction, remote_function
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.scoring import Table
@@ -66,15 +68,21 @@ class Component(Protocol):
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A user's function as a component; see `assay.core.calls` for what it takes and returns."""
+    """A user's function as a component; see `assay.core.calls` for what it takes and returns. With `remote` it is
+    called in a worker process.
+    """
 
     function: Callable[..., Any]
     name: str
     seconds: float = field(default=60.0, repr=False)
+    remote: RemoteFunction | None = field(default=None, repr=False, compare=False)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> Sequence[float | None]:
         """Returns the function's numbers; OwnCodeError names it if it fails."""
-        return rewards_of(self.function, rows, f"reward {self.name}", self.seconds)
+        what = f"reward {self.name}"
+        if self.remote is not None:
+            return self.remote.rewards(rows, what, self.seconds)
+        return rewards_of(self.function, rows, what, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -137,16 +145,20 @@ def with_components(task: Task, components: Mapping[str, Component], weights: Ma
     return replace(task, scorer=both)
 
 
-def with_rewards(task: Task, words: Sequence[str], seconds: float) -> Task:
-    """Returns a language task with own reward functions in place of its verifier."""
+def with_rewards(task: Task, words: Sequence[str], seconds: float, limits: Limits | None = None) -> Task:
+    """Returns a language task with own reward functions in place of its verifier; with `limits`, they are called in
+    worker processes.
+    """
     chosen = parsed_rewards(words)
     functions = [None if one.address is None else function_of(one.address) for one in chosen]
     names = numbered([VERIFIER if one is None else one[0] for one in functions])
     if names.count(VERIFIER) < sum(one is None for one in functions):
         raise AssayError("--reward names the verifier twice. Name it once.")
-    components = {
-        name: OwnFunction(one[1], name, seconds) for name, one in zip(names, functions, strict=True) if one is not None
-    }
+    components = {}
+    for name, one, found in zip(names, chosen, functions, strict=True):
+        if one.address is not None and found is not None:
+            remote = remote_function(one.address, found[0], limits)
+            components[name] = OwnFunction(found[1], name, seconds, remote)
     return with_components(task, components, dict(zip(names, (one.weight for one in chosen), strict=True)))
 
 

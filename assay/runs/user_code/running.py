@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay.core import store
 from assay.core.calls import OwnCodeError
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.faults import TRACEBACK, any_fault, own_fault
 from assay.core.recipe import Recipe
 from assay.core.score_range import check_unit
@@ -85,5 +85,6 @@ def try_rewards(task: Task, recipe: Recipe) -> None:
         warnings.warn(
             f"rewards and held-out scores are {', '.join(rewards.weights)}; the task's own verifier is not used "
             "(--reward verifier=1.0 adds it)",
+            DataWarning,
             stacklevel=2,
         )

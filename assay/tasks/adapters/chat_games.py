@@ -19,7 +19,8 @@ from assay.core.record import Draw, Experience
 from assay.core.spaces import Spec
 from assay.core.verifier import COMPONENT
 from assay.decoding.sampling_parameters import LOGP_MODEL
-from assay.models.pretrained.transformers import Answered, Framed, PretrainedTokenizer
+from assay.models.pretrained.chat_texts import Answered, Framed
+from assay.models.pretrained.transformers import PretrainedTokenizer
 from assay.ops import random
 from assay.rollouts import text
 from assay.rollouts.completions import complete

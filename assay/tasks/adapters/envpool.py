@@ -19,10 +19,11 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.core.slots import Simulation
-from assay.core.slots.tasks import Answers
+from assay.core.slots.simulations import Answers
 from assay.core.spaces import Box, Context, Spec
 from assay.tasks.adapters.gymnasium import SMALL_TASKS
 from assay.tasks.adapters.gymnasium_instances import reset_seed
+from assay.tasks.adapters.gymnasium_masks import refuse_masks
 from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
 from assay.tasks.control.stepping import SteppedTask
 
@@ -119,6 +120,7 @@ class Pool:
         found = [self.pool.recv() for _ in range(num)]
         self.flying -= num
         found.sort(key=lambda one: int(one[4]["env_id"][0]))
+        refuse_masks(found[0][4])
         rows = np.array([int(one[4]["env_id"][0]) for one in found])
         context = self.port.context([self.port.row(one[0][0]) for one in found])
         reward = torch.tensor([float(one[1][0]) for one in found])

@@ -26,7 +26,7 @@ def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[str
         attempt("spaces", lambda: port_of(first.observation_space, first.action_space, "environment"), broken)
     if broken:
         return list(broken.values())
-    runs = [recorded(environment, num_steps, broken) for environment in (first, first, second)]
+    runs = [record_steps(environment, num_steps, broken) for environment in (first, first, second)]
     for run, place in ((runs[1], "the same environment, reset"), (runs[2], "a fresh environment")):
         if run != runs[0]:
             shared = [one == other for one, other in zip(runs[0], run, strict=False)]
@@ -46,7 +46,7 @@ def attempt(rule: str, call: Callable[[], Any], broken: dict[str, str]) -> Any:
         return None
 
 
-def recorded(environment: Any, num_steps: int, broken: dict[str, str]) -> list[str]:
+def record_steps(environment: Any, num_steps: int, broken: dict[str, str]) -> list[str]:
     """Plays an environment under seed 0 with seeded random actions up to its first end; records broken rules."""
     answer = attempt("reset", lambda: environment.reset(seed=0), broken)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):

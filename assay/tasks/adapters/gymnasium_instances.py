@@ -50,14 +50,14 @@ def reset_answer(answer: Any) -> tuple[Any, dict[str, Any]]:
     """Returns (observation, info) of a reset; AssayError if it returned something else."""
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict):
         return answer
-    raise AssayError(f"reset() returned {described(answer)}. Return (observation, info), info a dict")
+    raise AssayError(f"reset() returned {describe_answer(answer)}. Return (observation, info), info a dict")
 
 
 def step_answer(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     """Returns the five values of a step; AssayError names the one that is wrong."""
     if not isinstance(answer, tuple) or len(answer) != 5:
         what = "Return (observation, reward, terminated, truncated, info)"
-        raise AssayError(f"step() returned {described(answer)}. {what}")
+        raise AssayError(f"step() returned {describe_answer(answer)}. {what}")
     seen, reward, terminated, truncated, info = answer
     if not is_number(reward):
         raise AssayError(f"reward is {reward!r}. Return one finite number, float(reward)")
@@ -72,7 +72,7 @@ def step_answer(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     return seen, float(reward), bool(terminated), bool(truncated), info
 
 
-def described(answer: Any) -> str:
+def describe_answer(answer: Any) -> str:
     """Returns type and length of an answer."""
     return f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
 

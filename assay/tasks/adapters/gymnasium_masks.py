@@ -26,6 +26,9 @@ Reader = Callable[[Any, Any, Mapping[str, Any]], Any]
 """Returns the raw mask from (environment, observation, info)."""
 
 
+PLAIN = "Use it as a plain Gymnasium environment, or take the mask away, if any action may be taken"
+
+
 def read_observation(environment: Any, observation: Any, info: Mapping[str, Any]) -> Any:
     """Returns the entry of the observation."""
     return observation[MASK]
@@ -61,6 +64,15 @@ def find_reader(environment: Any, observation: Any, info: Mapping[str, Any]) -> 
             return read_method
         layer = vars(layer).get("env")
     return read_info if MASK in info else None
+
+
+def refuse_masks(infos: Mapping[Any, Any], environment: Any = None) -> None:
+    """Raises AssayError if an adapter that cannot pass masks on would ignore them: if info of all instances or agents
+    together, or of one of them, has a mask, or the environment or one of its wrappers has `action_masks()`.
+    """
+    inside = any(isinstance(info, Mapping) and MASK in info for info in (infos, *infos.values()))
+    if inside or (environment is not None and find_reader(environment, None, {}) is not None):
+        raise AssayError(f"there are action masks, which this adapter does not read. {PLAIN}")
 
 
 @dataclass(frozen=True)

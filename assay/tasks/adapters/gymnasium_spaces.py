@@ -27,7 +27,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.spaces import MASK, Box, Context, Discrete, Image, MultiDiscrete, Space
-from assay.tasks.adapters.gymnasium_masks import Masks, Reader, read_observation
+from assay.tasks.adapters.gymnasium_masks import PLAIN, Masks, Reader, read_observation
 
 JOINT = 64
 """Combinations up to which several discrete choices are one numbered choice, which every discrete method can take."""
@@ -308,8 +308,7 @@ def port_of(observation: Any, action: Any, name: str, one_hot: bool = False, mas
 def unmasked(port: Port) -> Port:
     """Returns the port of an adapter that cannot pass masks on; AssayError if there are any."""
     if port.masks is not None:
-        fix = "Use it as a plain Gymnasium environment, or take the mask out of its observations"
-        raise AssayError(f"task '{port.name}' has action masks, which this adapter does not read. {fix}")
+        raise AssayError(f"task '{port.name}' has action masks, which this adapter does not read. {PLAIN}")
     return port
 
 

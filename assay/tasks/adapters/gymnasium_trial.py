@@ -32,7 +32,7 @@ Played = list[tuple[bytes, ...]]
 """What was seen and answered in each decision, as bytes."""
 
 
-def facts_of(environment: Any) -> tuple[Any, Any, int | None]:
+def trial_facts(environment: Any) -> tuple[Any, Any, int | None]:
     """Returns the spaces and the time limit of an environment."""
     return *spaces_of(environment), time_limit(environment)
 
@@ -45,16 +45,16 @@ def try_environment(
     false, since none is given either, one that it keeps by itself (`found_limit`).
     """
     process = Process(f"task '{name}'", make)
-    observation, action, limit = named(name, lambda: process.call("facts", facts_of, seconds=patience))
+    observation, action, limit = call_named(name, lambda: process.call("facts", trial_facts, seconds=patience))
     port = port_of(observation, action, name)
     spec = Spec(port.observation, port.action, limit or STEPS, num_costs=1)
-    named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
-    reader = named(name, lambda: process.call("mask_reader", seconds=patience))
+    call_named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
+    reader = call_named(name, lambda: process.call("mask_reader", seconds=patience))
     port, runs = port_of(observation, action, name, masks_from=reader), list[Played]()
     for fresh in (True, False, True):
         if fresh:
-            named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
-        runs.append(named(name, lambda: played(process, port, patience, warn=not runs)))
+            call_named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
+        runs.append(call_named(name, lambda: play_random(process, port, patience, warn=not runs)))
     for run, where in ((runs[1], "after a reset"), (runs[2], "in a fresh environment")):
         different = [step for step, (one, other) in enumerate(zip(runs[0], run, strict=False)) if one != other]
         if different:
@@ -67,8 +67,8 @@ def try_environment(
             break
     if limit is not None or is_limited:
         return limit
-    named(name, lambda: process.call("begin", replace(spec, horizon=PROBED), port, 1, 0, seconds=patience))
-    found: int | None = named(name, lambda: found_limit(process, port, patience))
+    call_named(name, lambda: process.call("begin", replace(spec, horizon=PROBED), port, 1, 0, seconds=patience))
+    found: int | None = call_named(name, lambda: found_limit(process, port, patience))
     return found
 
 
@@ -95,7 +95,7 @@ def found_limit(process: Process, port: Port, patience: float) -> int | None:
     return None
 
 
-def named(name: str, call: Callable[[], Any]) -> Any:
+def call_named(name: str, call: Callable[[], Any]) -> Any:
     """Returns the result of a call; an error names the task."""
     try:
         return call()
@@ -104,7 +104,7 @@ def named(name: str, call: Callable[[], Any]) -> Any:
         raise AssayError(text if text.startswith("task '") else f"task '{name}': {text}") from error
 
 
-def played(process: Process, port: Port, patience: float, *, warn: bool) -> Played:
+def play_random(process: Process, port: Port, patience: float, *, warn: bool) -> Played:
     """Plays seeded random actions from one seed; later episodes follow the first."""
     generator, begin = np.random.default_rng(0), time.perf_counter()
     seen = process.call("reset", np.array([0]), seconds=patience)

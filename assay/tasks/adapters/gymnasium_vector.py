@@ -14,6 +14,7 @@ from assay.core.record import Draw, State
 from assay.core.spaces import Context, Spec
 from assay.ops.random import hashed
 from assay.tasks.adapters.gymnasium_instances import reset_seed
+from assay.tasks.adapters.gymnasium_masks import refuse_masks
 from assay.tasks.adapters.gymnasium_spaces import port_of, unmasked
 
 
@@ -42,12 +43,14 @@ class FromVectorEnv:
         if len(seeds) != self.num:
             raise AssayError(f"{len(seeds)} seeds for {self.num} instances. Give one seed each")
         if self._own_seeds:
-            seen, _ = self.envs.reset(seed=[reset_seed(int(seed), 0) for seed in seeds])
+            seen, info = self.envs.reset(seed=[reset_seed(int(seed), 0) for seed in seeds])
+            refuse_masks(info, next(iter(vars(self.envs.unwrapped).get("envs", ())), None))
             return self._context(seen)
         if len(np.unique(seeds)) < self.num:
             raise AssayError("instances with one random stream cannot share starts. Use gymnasium_task(id)")
         together = int(np.bitwise_xor.reduce(hashed(Draw(0), np.asarray(seeds), np.arange(self.num))) >> np.uint64(1))
-        seen, _ = self.envs.reset(seed=reset_seed(together, 0))
+        seen, info = self.envs.reset(seed=reset_seed(together, 0))
+        refuse_masks(info)
         return self._context(seen)
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import State
-from assay.core.slots.tasks import Answers
+from assay.core.slots.simulations import Answers
 from assay.core.spaces import Context, Spec
 from assay.tasks.adapters.gymnasium_instances import Instances, answered, raised, reset_answer
 from assay.tasks.adapters.gymnasium_masks import Reader, find_reader

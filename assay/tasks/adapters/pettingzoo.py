@@ -22,6 +22,7 @@ from assay.core.record import Draw, Experience
 from assay.core.spaces import Spec
 from assay.rollouts.episodes import Recorder, Uniforms
 from assay.tasks.adapters.gymnasium_instances import closed, raised, reset_seed, step_answer
+from assay.tasks.adapters.gymnasium_masks import refuse_masks
 from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
 from assay.tasks.adapters.gymnasium_trial import some_action
 from assay.tasks.control.stepping import rounded, start_seeds
@@ -38,7 +39,8 @@ class Table:
 
     def __init__(self, game: Any, port: Port, agents: tuple[str, ...], seed: int) -> None:
         self.game, self.port, self.agents = game, port, agents
-        seen, _ = game.reset(seed=reset_seed(seed, 0))
+        seen, infos = game.reset(seed=reset_seed(seed, 0))
+        refuse_masks(infos)
         self.seen = {agent: port.row(seen[agent]) for agent in agents}
         self.alive = dict.fromkeys(agents, True)
 

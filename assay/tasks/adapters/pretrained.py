@@ -1,4 +1,7 @@
-"""A language task in the tokens of a pretrained model: prompts and turns are put in the model's chat template."""
+"""A language task in the tokens of a pretrained model: prompts and turns are put in the model's chat template.
+
+Axes: B starts.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,24 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.slots import Task
 from assay.models.pretrained.causal import asking, silenced
-from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
-from assay.rollouts.text import ByteTokenizer, Conversation
+from assay.models.pretrained.chat_texts import Answered, Framed
+from assay.models.pretrained.tool_turns import PROBE
+from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer, pinned
+from assay.rollouts.text import ByteTokenizer, Conversation, ToolResults
+from assay.tasks.adapters.agents.task import AgentTask
+from assay.tasks.adapters.chat_fit import fitted
 from assay.tasks.adapters.chat_games import ChatGame, chat_game
 from assay.tasks.games.repeated import MatrixTask
-from assay.tasks.language.dialogue import DialogueTask, Partner
+from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.items import Item
+from assay.tasks.language.partners import Partner
 from assay.tasks.language.preferences import PairsTask
-from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+from assay.tasks.language.prompts import PromptTask, prompt_ids
 from assay.tasks.language.redteam_chat import OF_FILES, SeedGame
+from assay.tasks.language.sessions import Sessions
 from assay.tasks.language.textfile import Files, TextFile, longest_of
-from assay.tasks.language.tools import ToolUse
+from assay.tasks.language.tool_calls import HERMES, MARKS, format_of
+from assay.tasks.language.tools import WRAPPED, ToolUse
 
 NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
 AT_ONCE = 1024  # texts that are measured together
@@ -71,11 +82,27 @@ class ModelDialogue(DialogueTask):
 
     def between(self, reply: str, last: int) -> list[int]:
         """Returns the tokens that close the utterance's turn, the reply's turn, and the opening of the next one."""
-        ids = self.tokenizer.encode(Answered(reply.strip()))
+        ids = self.tokenizer.encode(reply if self.is_framed(reply) else Answered(reply.strip()))
         return ids[1:] if last == self.tokenizer.vocabulary.eos else ids
 
+    def is_framed(self, reply: str) -> bool:
+        """Returns whether a reply is results that the template has turns for."""
+        tokenizer = self.tokenizer
+        assert isinstance(tokenizer, PretrainedTokenizer)
+        return isinstance(reply, ToolResults) and tokenizer.tool_turns(len(reply.results)) is not None
 
-def introduced(partner: Partner, item: Item, system: str) -> Framed:
+    def reply_text(self, ids: Sequence[int], last: int) -> str:
+        """Returns the reply without what the template writes around it; between several results that stays."""
+        tokenizer = self.tokenizer
+        assert isinstance(tokenizer, PretrainedTokenizer)
+        whole = [tokenizer.vocabulary.eos, *ids] if last == tokenizer.vocabulary.eos else list(ids)
+        turns = tokenizer.tool_turns(1) if isinstance(self.partner, ToolUse) else None
+        before, after = tokenizer.gap if turns is None else turns.pieces
+        read = tokenizer.backend.decode(whole, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return str(read).removeprefix(before).removesuffix(after)
+
+
+def introduced(partner: Partner | Sessions, item: Item, system: str) -> Framed:
     """Returns the prompt of a conversation, after the partner's introduction, if it has one."""
     if isinstance(item.prompt, Conversation):
         return Framed(item.prompt, system)
@@ -109,10 +136,13 @@ def with_model(
         return chat_game(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
     if isinstance(task, DialogueTask):
         return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
+    if isinstance(task, AgentTask):
+        return task.in_tokens_of(with_model(task.plain, chosen, chat, max_tokens))
     assert isinstance(task, PromptTask)
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
     if task.system and not any(tokenizer.frame):
         raise AssayError(f"'{chosen.path}' has no chat template for a system prompt. Put it into the prompts")
+    task = fitted(task, tokenizer)
     prompt, where, reply = longest(tokenizer, task)
     if isinstance(task.items, TextFile | Files):
         usual = 1 if "rejected" in task.items.rows[0].facts else min(ANSWER, tokenizer.most_tokens - prompt)
@@ -134,8 +164,9 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     tokenizer must encode and decode the demonstrations.
     """
     partner, own = task.partner, task.tokenizer
-    if isinstance(partner, ToolUse) and "tools" in (tokenizer.backend.chat_template or ""):
-        partner = replace(partner, in_text=False)
+    if isinstance(partner, ToolUse):
+        tokenizer = replace(tokenizer, kept=MARKS)
+        partner = in_template(partner, tokenizer)
     tokens = () if isinstance(own, ByteTokenizer) else range(own.vocabulary.size)  # a byte is one already
     wide = 1 + max((len(own.decode([index]).encode()) for index in tokens), default=0)
     items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
@@ -144,6 +175,8 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         items = [partner.item(row, split) for split, rows in enumerate(splits) for row in range(len(rows))] or items
     frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
     gap = len(tokenizer.encode(Answered(""))) + 2
+    if isinstance(partner, ToolUse):
+        gap = max(gap, room_for_results(tokenizer, partner.most_calls) + 2)
     said = {words for item in items for words in item.demonstration.split("\n")}
     with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
         utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
@@ -151,8 +184,30 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
             written_back(tokenizer, item.prompt)
     seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
     most = seen if task.rows is not None else max(wide * task.max_prompt + frame, seen)
-    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens))
-    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.system, task.scorer)
+    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens), wide * task.max_reply + gap)
+    return ModelDialogue(
+        task.name, partner, tokenizer, *limits, task.system, task.scorer, waiting=task.waiting, meter=task.meter
+    )
+
+
+def in_template(partner: ToolUse, tokenizer: PretrainedTokenizer) -> ToolUse:
+    """Returns tools as a model knows them: described by its template if it reads tools, called in the format that the
+    template writes.
+    """
+    turns = tokenizer.tool_turns(1)
+    form = HERMES if turns is None else format_of(turns.call, PROBE)
+    is_read = "tools" in (tokenizer.backend.chat_template or "")
+    return replace(partner, in_text=not is_read, form=form, as_json=turns is not None and turns.is_json)
+
+
+def room_for_results(tokenizer: PretrainedTokenizer, most_calls: int) -> int:
+    """Returns the tokens that the template writes around the most results, beyond those that the limit of a reply has
+    for them; AssayError if it rewrites earlier turns.
+    """
+    if tokenizer.tool_turns(1) is None:
+        return 0
+    one, two = (len(tokenizer.encode(ToolResults([""] * num))) for num in (1, 2))
+    return max(one, one + (most_calls - 1) * (two - one - WRAPPED))
 
 
 def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:

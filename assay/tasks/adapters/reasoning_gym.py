@@ -20,7 +20,8 @@ from assay.core.record import InfraFault, Outcome, PolicyFault, Score
 from assay.rollouts import text
 from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import final_answer
-from assay.tasks.language.prompts import HELD_OUT, Item, PromptTask, check_split
+from assay.tasks.language.items import HELD_OUT, Item, check_split
+from assay.tasks.language.prompts import PromptTask
 
 PREFIX = "reasoning-gym:"
 SIZES = (10_000, 1_000, 100)

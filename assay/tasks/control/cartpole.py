@@ -6,6 +6,8 @@ units, truncated after 500 decisions.
     push   = (force + m l theta'^2 sin theta) / M
     theta" = (g sin theta - push cos theta) / (l (4/3 - m cos^2 theta / M))
     x"     = push - m l theta" cos theta / M
+
+Axes: N instances.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ A small version of Safety Gym's PointGoal (Ray, Achiam & Amodei 2019). Thrust is
     reward = 5 * (distance before - distance after) - 0.05, and 5 more at the goal, where the episode ends
 
 The detour costs nothing and takes a few more decisions, so reward and cost conflict, and both can be satisfied.
+
+Axes: N instances.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 
 A point moves up to 0.2 per decision and cannot stop at once, so some states outside a disc lead into it whatever the
 actions: `avoidable` finds them by trying manoeuvres.
+
+Axes: N instances.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class RepeatedGame(MatrixTask):
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Returns seat, opponent, moves, payoff and, if known, the credit of each round."""
-        return described(self.rules.game, experience, row, experience.action[row])
+        return describe_game(self.rules.game, experience, row, experience.action[row])
 
 
 def payoff_range(game: MatrixGame) -> tuple[float, float]:
@@ -123,7 +123,7 @@ def scored(experience: Experience) -> Experience:
     return experience.add({"score": (experience.reward * experience.mask).sum(1) / experience.mask.sum(1).clamp(min=1)})
 
 
-def described(game: MatrixGame, experience: Experience, row: int, move_T: Tensor) -> dict[str, Any]:
+def describe_game(game: MatrixGame, experience: Experience, row: int, move_T: Tensor) -> dict[str, Any]:
     """Returns one row of a game for display."""
     decided = experience.mask[row]
     payoffs = experience.reward[row][decided].double()
@@ -192,7 +192,7 @@ class TokenGame(MatrixTask):
         decoder = actor.decoder(self.prompts(), [match.num] * PLAYERS, self.width * longest)
         memory, columns, device = torch.zeros_like(match.player), list[Column](), decoder.logits().device
         for time in range(longest):
-            token, logp, *model = drawn(decoder, None if greedy else uniforms.at(time))
+            token, logp, *model = draw_token(decoder, None if greedy else uniforms.at(time))
             move = match.replaced(self.moves_of(token), memory, lots.at(time))
             token = torch.where(match.fixed >= 0, move + FIRST_MOVE, token)
             own = (token, *match.row(time, move, logp)[1:], *(one * (time < match.length) for one in model))
@@ -222,7 +222,7 @@ class TokenGame(MatrixTask):
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Returns seat, opponent, moves, payoff and, if known, the credit of each round."""
-        return described(self.rules.game, experience, row, self.moves_of(experience.action[row]))
+        return describe_game(self.rules.game, experience, row, self.moves_of(experience.action[row]))
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Plays a game of random moves for each start, seats alternating: it shows the format, not a strategy."""
@@ -242,7 +242,7 @@ class TokenGame(MatrixTask):
         return replace(rows, source=torch.full((num,), int(Origin.DATASET)))
 
 
-def drawn(decoder: Any, uniform: Tensor | None) -> tuple[Tensor, ...]:
+def draw_token(decoder: Any, uniform: Tensor | None) -> tuple[Tensor, ...]:
     """Returns the next token of each row with its log-probability, on the CPU; greedy without random numbers."""
     logits = decoder.logits().float()
     token = logits.argmax(-1)

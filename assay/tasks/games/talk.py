@@ -24,7 +24,7 @@ from assay.core.record import Draw, Experience
 from assay.ops import random
 from assay.rollouts.episodes import Uniforms
 from assay.tasks.games.matrix import CHANCE, PLAYERS, Match, Rules, match_of
-from assay.tasks.games.repeated import FIRST_MOVE, GAMES, HELD_OUT, TOKEN_ROUNDS, Column, TokenGame, drawn, unread
+from assay.tasks.games.repeated import FIRST_MOVE, GAMES, HELD_OUT, TOKEN_ROUNDS, Column, TokenGame, draw_token, unread
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,16 @@ class TalkGame(TokenGame):
         for time in range(longest):
             said = []
             for word in range(self.words):
-                here, logp, *model = drawn(decoder, None if greedy else uniforms.at(time * (self.words + 1) + word))
+                uniform = None if greedy else uniforms.at(time * (self.words + 1) + word)
+                here, logp, *model = draw_token(decoder, uniform)
                 here = torch.where(match.fixed >= 0, FIRST_MOVE, here)
                 said.append(spoken(match, time, here, logp, *model))
                 decoder.push(here.to(device))
             heard = [unread(match.others(one[0]), one) for one in said]
             for column in heard:
                 decoder.push(column[0].to(device))
-            here, logp, *model = drawn(decoder, None if greedy else uniforms.at(time * (self.words + 1) + self.words))
+            uniform = None if greedy else uniforms.at(time * (self.words + 1) + self.words)
+            here, logp, *model = draw_token(decoder, uniform)
             move = match.replaced(self.moves_of(here), memory, lots.at(time))
             own = (move + FIRST_MOVE, *match.row(time, move, logp)[1:], *(one * (time < match.length) for one in model))
             columns += [*said, *heard, own, unread(match.others(move) + FIRST_MOVE, own)]

@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import MAX_DIGITS, WHITESPACE, evaluated, exact_match
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Generator, Item
+from assay.tasks.language.items import Generator, Item
 
 OPEN, CLOSE, NO_NUMBER = "[", "]", "?"
 

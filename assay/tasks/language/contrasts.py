@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from assay.core.errors import AssayError
 from assay.core.record import InfraFault, Outcome
 from assay.rollouts import text
+from assay.tasks.language.items import Item, Items
 from assay.tasks.language.preferences import PairsTask
-from assay.tasks.language.prompts import Item, Items, PromptTask
+from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.sorting import sorting
 
 ATTEMPTS = 100

@@ -12,7 +12,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import OPERATORS, RANKS, WHITESPACE, evaluated
-from assay.tasks.language.prompts import Generator, Item, PromptTask
+from assay.tasks.language.items import Generator, Item
+from assay.tasks.language.prompts import PromptTask
 
 OPERATIONS = "+-*"
 

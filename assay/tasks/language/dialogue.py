@@ -6,75 +6,40 @@ and the partner's replies are context: mask false. The column `turn` counts the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
+from assay.core.record import Draw, Experience, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
 from assay.decoding.sampling_parameters import LOGP_MODEL
-from assay.rollouts import text
+from assay.rollouts import outcomes, text
 from assay.rollouts.completions import complete
 from assay.rollouts.dialogues import converse
 from assay.rollouts.text import Tokenizer
 from assay.rollouts.turns import Heard, Limits, utterances
-from assay.tasks.language.prompts import FiniteItems, Item, Items, completion_ids, prompt_ids
+from assay.tasks.language import session_records as records
+from assay.tasks.language.items import FiniteItems, Item
+from assay.tasks.language.laid_out import laid_out as laid_out
+from assay.tasks.language.laid_out import with_turn_rewards
+from assay.tasks.language.open_sessions import Meter
+from assay.tasks.language.partners import MeasuredPartner as MeasuredPartner
+from assay.tasks.language.partners import OverItems, Partner, checked_reply
+from assay.tasks.language.partners import Reply as Reply
+from assay.tasks.language.prompts import completion_ids, prompt_ids
 from assay.tasks.language.scoring import Scorer, components, scored, token_credits
+from assay.tasks.language.session_play import InSessions
+from assay.tasks.language.sessions import Sessions, Waiting
 
-SAID = ("start", "sample", "split", LOGP_MODEL)
+SAID = ("start", "sample", "split", LOGP_MODEL, *records.COLUMNS)
 """Columns of whole conversations."""
-NO_END = PolicyFault("the turns ran out")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A reply: its text, the reward of the utterance itself, and the outcome if the episode is over.
-
-    The text of a reply with an outcome is for display only: the policy does not read it.
-    """
-
-    text: str
-    outcome: Outcome | None = None
-    reward: float = 0.0
-
-
-class Partner(Protocol):
-    """The partner of a conversation: prompts by number, and replies.
-
-    Laws: `item` and `reply` are pure functions; no content is in both splits; `reply` never raises because of an
-    utterance. The demonstration of an item has one utterance per line and ends with the outcome 1. A partner may have
-    an `introduction`: the instructions for a pretrained model, which does not know the rules.
-    """
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
-
-    def reply(self, item: Item, said: Sequence[str]) -> Reply:
-        """Returns the reply to the last of the utterances so far."""
-
-
-@runtime_checkable
-class MeasuredPartner(Partner, Protocol):
-    """A partner that knows how much of a task a conversation has completed."""
-
-    def progress(self, item: Item, said: Sequence[str]) -> float:
-        """Returns the share of subtasks that were completed at some time, from 0 to 1."""
-
-
-@runtime_checkable
-class OverItems(Partner, Protocol):
-    """A partner whose prompts are those of other items."""
-
-    @property
-    def items(self) -> Items:
-        """Returns the items."""
+NO_END = PolicyFault(outcomes.TURNS)
 
 
 @dataclass(frozen=True)
@@ -83,11 +48,12 @@ class DialogueTask:
     eos) and answered as it is; an episode ends with an outcome, or after `max_turns` turns without one: a fault.
 
     The reward of a turn is on its last token, the outcome on the last token of all. `max_prompt` counts bos. A `scorer`
-    takes the place of the partner's outcomes and rewards.
+    takes the place of the partner's outcomes and rewards. A partner with sessions is asked while rows are played, as
+    `waiting` allows, and never again: all else reads the record.
     """
 
     name: str
-    partner: Partner
+    partner: Partner | Sessions
     tokenizer: Tokenizer
     max_prompt: int
     max_turns: int
@@ -95,6 +61,8 @@ class DialogueTask:
     max_reply: int
     system: str = ""
     scorer: Scorer | None = None
+    waiting: Waiting = field(default=Waiting(), repr=False)
+    meter: Meter = field(default_factory=Meter, repr=False, compare=False)
 
     @property
     def spec(self) -> Spec:
@@ -168,12 +136,18 @@ class DialogueTask:
         told = begun.extra.get("answer", begun.mask).sum(1)
         if begun.turn is None or bool((begun.extra.get("elapsed", told) != told).any()):
             raise AssayError(f"task '{self.name}' continues whole conversations only. Use the rollout Episodes")
+        if isinstance(self.partner, Sessions) and not self.partner.is_repeatable and bool(told.any()):
+            raise AssayError(f"task '{self.name}' has sessions that cannot be repeated. Use the rollout Episodes")
         return self.talk(actor, begun, samples, draw, split, limit or self.limits.columns, False)
 
     def talk(
         self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, split: int, limit: int, greedy: bool
     ) -> Experience:
         """Plays at most `limit` more decisions per row."""
+        if isinstance(self.partner, Sessions):
+            items = self.items_of(begun.column("start"), split)
+            played = self.in_sessions(self.partner).talk(actor, begun, items, samples, draw, split, limit, greedy)
+            return played.add({"split": torch.full_like(played.column("start"), split)})
         items, vocabulary = self.items_of(begun.column("start"), split), self.tokenizer.vocabulary
 
         def answer(row: int, said: Sequence[list[int]]) -> Heard:
@@ -184,9 +158,21 @@ class DialogueTask:
         )
         return played.add({"split": torch.full_like(played.column("start"), split)})
 
+    def in_sessions(self, partner: Sessions) -> InSessions:
+        """Returns what plays with the sessions of a partner."""
+        return InSessions(partner, self.tokenizer, self.limits, self.reply_ids, self.waiting, self.meter)
+
+    def measured(self, split: int) -> dict[str, tuple[float, float]]:
+        """Returns sum and count of what sessions cost since the last call, by metric; none of a pure partner."""
+        return self.meter.taken(split)
+
+    def waited(self) -> float:
+        """Returns the seconds since the last call in which decoding stood still for lack of replies."""
+        return self.meter.taken_seconds()
+
     def heard(self, item: Item, said: Sequence[str], last: int) -> Heard:
         """Returns the reply in tokens, or the end: by an outcome, or because no turns are left."""
-        reply = checked_reply(self, item, said)
+        reply = self.replied(item, said)
         if reply.outcome is not None:
             return Heard([], True, last != self.tokenizer.vocabulary.eos)
         if len(said) >= self.max_turns:
@@ -207,13 +193,22 @@ class DialogueTask:
         """Returns the tokens between two utterances: here the reply alone."""
         return self.tokenizer.encode(reply)
 
+    def reply_text(self, ids: Sequence[int], last: int) -> str:
+        """Returns the reply that `between` has turned into these tokens."""
+        return self.tokenizer.decode(ids)
+
     # ------------------------------------------------------------------------------------------------ judging
     def judge(self, experience: Experience, split: int) -> Experience:
-        """Replays each conversation that ended; see `text.with_outcomes` for the columns. `score` sums its rewards."""
+        """Judges each conversation that ended: a pure partner replies again, outcomes of sessions are read. See
+        `text.with_outcomes` for the columns; `score` sums the rewards.
+        """
         if self.scorer is not None:
             verified = partial(self.verified, experience, split)
             found = scored(experience, self.scorer, self.texts(experience, split), verified)
             return found.add({"split": torch.full_like(experience.column("start"), split)})
+        if isinstance(self.partner, Sessions):
+            judged = records.judged_by_record(experience)
+            return judged.add({"split": torch.full_like(experience.column("start"), split)})
         ended = (experience.terminal | experience.truncated).any(1).tolist()
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
         replies = [
@@ -227,6 +222,9 @@ class DialogueTask:
 
     def verified(self, experience: Experience, split: int, rows: Sequence[int]) -> list[Outcome]:
         """Returns the partner's outcome of some rows."""
+        if isinstance(self.partner, Sessions):
+            known = records.ended_outcomes(experience)
+            return [known[row] for row in rows]
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
         last = [self.replies(items[row], talks[row])[-1:] for row in rows]
         return [row[0].outcome or NO_END if row else NO_END for row in last]
@@ -237,16 +235,19 @@ class DialogueTask:
         """
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
         cut, partner = (experience.truncated & experience.mask).any(1).tolist(), self.partner
+        replies = self.replies_in(experience, items, talks)
         return [
             {**item.facts, "prompt": item.prompt, "completion": said[-1] if said else "", "answer": item.answer}
-            | {"cut": is_cut, "messages": self.messages(item, said)}
+            | {"cut": is_cut, "messages": self.messages(item, said, heard)}
             | ({"progress": partner.progress(item, said)} if isinstance(partner, MeasuredPartner) else {})
-            for item, said, is_cut in zip(items, talks, cut, strict=True)
+            for item, said, is_cut, heard in zip(items, talks, cut, replies, strict=True)
         ]
 
-    def messages(self, item: Item, said: Sequence[str]) -> list[dict[str, str]]:
-        """Returns a conversation as chat messages: the prompt, then utterances and replies in turn."""
-        replies = self.replies(item, said)
+    def messages(self, item: Item, said: Sequence[str], replies: Sequence[Reply] | None = None) -> list[dict[str, str]]:
+        """Returns a conversation as chat messages: the prompt, then utterances and replies in turn; those of a pure
+        partner if none are given.
+        """
+        replies = self.replies(item, said) if replies is None else replies
         turns = [{"role": "user", "content": item.prompt}]
         for words, reply in zip(said, replies, strict=True):
             turns += [{"role": "assistant", "content": words}, {"role": self.reply_role, "content": reply.text}]
@@ -258,8 +259,21 @@ class DialogueTask:
         return "user"
 
     def replies(self, item: Item, said: Sequence[str]) -> list[Reply]:
-        """Returns the reply to each utterance."""
-        return [checked_reply(self, item, said[: place + 1]) for place in range(len(said))]
+        """Returns a pure partner's reply to each utterance."""
+        return [self.replied(item, said[: place + 1]) for place in range(len(said))]
+
+    def replied(self, item: Item, said: Sequence[str]) -> Reply:
+        """Returns a pure partner's reply to the last utterance."""
+        assert not isinstance(self.partner, Sessions), "a session is asked once, while it is played"
+        return checked_reply(self.name, self.partner, item, said)
+
+    def replies_in(
+        self, experience: Experience, items: Sequence[Item], talks: Sequence[Sequence[str]]
+    ) -> list[list[Reply]]:
+        """Returns the replies in each row: those of sessions from the record, those of a pure partner again."""
+        if isinstance(self.partner, Sessions):
+            return records.recorded_replies(experience, self.reply_text)
+        return [self.replies(item, said) for item, said in zip(items, talks, strict=True)]
 
     def conversations(self, experience: Experience) -> list[list[str]]:
         """Returns the utterances of each row, as text."""
@@ -273,9 +287,11 @@ class DialogueTask:
         one = experience.rows(slice(row, row + 1))
         split = int(one.extra["split"]) if "split" in one.extra else 0
         item, said = self.items_of(one.column("start"), split)[0], self.conversations(one)[0]
-        replies = self.replies(item, said)
+        replies = self.replies_in(one, [item], [said])[0]
         lines = [f"{words} > {reply.text.strip()}" for words, reply in zip(said, replies, strict=True)]
         outcome = (replies[-1].outcome or NO_END) if replies else NO_END
+        if outcomes.is_recorded(one):  # a row that failed has no decisions, but its fault is known
+            outcome = outcomes.recorded_outcomes(one)[0]
         return (
             {
                 "prompt": text.escaped(item.prompt),
@@ -294,6 +310,9 @@ class DialogueTask:
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Returns the demonstrated conversation of each start, with its rewards."""
         items, start_B = self.items_of(starts, split), torch.as_tensor(starts, dtype=torch.int64)
+        if isinstance(self.partner, Sessions):
+            prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in items]
+            return self.judge(self.in_sessions(self.partner).demonstrated(items, prompts, start_B, self.name), split)
         rows = [self.demonstration(item) for item in items]
         return self.judge(laid_out(rows, start_B, self.tokenizer.vocabulary.pad), split)
 
@@ -336,44 +355,3 @@ class DialogueTask:
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals."""
         return [self.partner.item(ordinal, split) for ordinal in starts.tolist()]
-
-
-def laid_out(rows: Sequence[Sequence[tuple[list[int], bool, int]]], start_B: Tensor, filler: int) -> Experience:
-    """Returns rows of pieces (tokens, whether the policy chose them, turn) as demonstrated experience."""
-    whole = [[token for ids, _, _ in pieces for token in ids] for pieces in rows]
-    record = text.written(whole, [[] for _ in rows], start_B, filler)
-    mask, turn = torch.zeros_like(record.mask), torch.zeros_like(record.action)
-    for row, pieces in enumerate(rows):
-        is_told = [decided for ids, decided, _ in pieces for _ in ids]
-        mask[row, : len(is_told)] = torch.tensor(is_told)
-        turn[row, : len(is_told)] = torch.tensor([place for ids, _, place in pieces for _ in ids])
-    return replace(record, mask=mask, turn=turn, terminal=text.is_last_true(mask))
-
-
-def with_turn_rewards(experience: Experience, earned: Sequence[Sequence[float]]) -> Experience:
-    """Adds the reward of each turn to its last token, and their sum to the score of the row."""
-    told, turn = experience.extra.get("answer", experience.mask), experience.turn
-    assert turn is not None
-    reward, total = experience.reward.clone(), experience.column("score").clone()
-    for row, values in enumerate(earned):
-        for place, value in enumerate(values):
-            own = (told[row] & (turn[row] == place)).nonzero()
-            if value and bool(experience.mask[row, own[-1]]):
-                reward[row, own[-1]] += value
-            total[row] += value
-    return replace(experience, reward=reward).add({"score": total})
-
-
-def checked_reply(task: DialogueTask, item: Item, said: Sequence[str]) -> Reply:
-    """Returns the partner's reply; AssayError if it raises, or returns something that is not a reply."""
-    where = f"task {task.name}, after {text.escaped(said[-1], 60)!r}: {type(task.partner).__name__}.reply"
-    try:
-        reply = task.partner.reply(item, said)
-    except Exception as error:
-        raise AssayError(f"{where} raised {error!r}. It must return a Reply to every utterance") from error
-    if not isinstance(reply, Reply) or not isinstance(reply.outcome, Score | PolicyFault | InfraFault | None):
-        raise AssayError(f"{where} returned {reply!r}. It must return a Reply with an outcome or None")
-    worth = 0.0 if reply.outcome is None or isinstance(reply.outcome, InfraFault) else reply.outcome.value
-    if not math.isfinite(worth + reply.reward):
-        raise AssayError(f"{where} returned the values {worth} and {reply.reward}. They must be finite")
-    return reply

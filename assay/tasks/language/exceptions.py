@@ -4,6 +4,8 @@
 
 Codes are drawn evenly from 0 to 7 and have no order: which action a code stands for is a fixed shuffle. Code 5 never
 matters. The best guess without the codes is right in one of four episodes. Codes are numbers, or one-hot (48 numbers).
+
+Axes: N instances.
 """
 
 from __future__ import annotations

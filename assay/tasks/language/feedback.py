@@ -6,7 +6,8 @@ from typing import Protocol, runtime_checkable
 
 from assay.core.record import Experience
 from assay.core.slots import Task
-from assay.tasks.language.prompts import Item, Items, PromptTask
+from assay.tasks.language.items import Item, Items
+from assay.tasks.language.prompts import PromptTask
 
 FEEDBACK = "feedback"
 """The field of a file's row that holds what its environment says about answers that fail."""

@@ -1,19 +1,25 @@
-"""Tasks named by files: FILE.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3 with a test file at the end."""
+"""Tasks named by files: FILE.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3 with a test file at the end.
+
+In the place of a file may stand a folder with splits, see `sources`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from assay.core.errors import AssayError
 from assay.tasks.language.preferences import LABELLED, PairsTask, preferences
 from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.rows import first_columns
+from assay.tasks.language.rows import first_row
+from assay.tasks.language.sources import SUFFIXES, training_and_held_out
 from assay.tasks.language.textfile import BEST, textfile, together
 
-SUFFIXES = (".jsonl", ".json", ".parquet")
 FORMATS = "TRAIN.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3,TEST.jsonl"
+TESTS = {"tests", "test_list"}
 
 
 def parts_of(address: str) -> list[tuple[str, str]]:
@@ -44,7 +50,7 @@ def task_of_files(address: str, needs_answers: bool = True) -> PromptTask | Pair
 
     Of two files without weights the second is held out; of files with weights, the last one if it has none.
     """
-    parts = parts_of(address)
+    parts = expanded(parts_of(address))
     if not all(path.strip() for path, _ in parts):
         raise AssayError(f"'{address}' has no file beside a comma. Write {FORMATS}")
     tasks = [task_of_file(path, needs_answers) for path, _ in parts]
@@ -65,6 +71,22 @@ def task_of_files(address: str, needs_answers: bool = True) -> PromptTask | Pair
     return replace(pairs[0], prompts=joined) if pairs else joined
 
 
+def expanded(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Returns the parts with folders as paths of their rows: a folder alone as its training and its held-out split, one
+    among others as its training split, the last one of those without a weight as its held-out split if it has one.
+    """
+    found = list[tuple[str, str]]()
+    for place, (path, weight) in enumerate(parts):
+        if not path.strip() or not Path(path).is_dir():
+            found.append((path, weight))
+            continue
+        train, test = training_and_held_out(Path(path))
+        is_test = len(parts) > 1 and place == len(parts) - 1 and not weight
+        found.append((test if is_test and test else train, weight))
+        found += [(test, "")] if len(parts) == 1 and test else []
+    return found
+
+
 def weight_of(path: str, written: str) -> float:
     """Returns a file's weight."""
     try:
@@ -78,9 +100,14 @@ def weight_of(path: str, written: str) -> float:
 
 def task_of_file(path: str, needs_answers: bool = True) -> PromptTask | PairsTask:
     """Returns the task of one file, by the fields of its first line; without `needs_answers` prompts alone will do."""
-    columns = first_columns(path)
+    first = first_row(path)
+    columns = set(first)
     if "chosen" in columns or (columns >= LABELLED and "answer" not in columns):
         return preferences(path)
+    if "answer" not in columns and (is_problem(first) or (needs_answers and is_asked(first) and columns & TESTS)):
+        from assay.tasks.language.programs import program_file  # and with it the sandbox
+
+        return program_file(path)
     if {"responses", BEST} <= columns and "answer" not in columns:
         return textfile(path, ("prompt", BEST))
     if not needs_answers and "answer" not in columns and columns & {"prompt", "question"}:
@@ -94,3 +121,24 @@ def task_of_file(path: str, needs_answers: bool = True) -> PromptTask | PairsTas
         return textfile(path, ("messages", "answer"))
     known = [("prompt", "answer"), ("question", "answer")]
     return textfile(path, next((pair for pair in known if set(pair) <= columns), known[0]))
+
+
+def is_problem(row: Mapping[str, Any]) -> bool:
+    """Returns whether a row is a programming problem: a prompt with a list of tests, or with HumanEval's fields. Other
+    things under the name of tests are facts for a reward of the user's.
+    """
+    tests = row.get("test_list", row.get("tests"))
+    has_tests = isinstance(tests, list) and bool(tests) and all(is_test(one) for one in tests)
+    return is_asked(row) and (has_tests or row.keys() >= {"test", "entry_point"})
+
+
+def is_asked(row: Mapping[str, Any]) -> bool:
+    """Returns whether a row has a prompt of a programming problem."""
+    return bool(row.keys() & {"prompt", "text", "question"})
+
+
+def is_test(value: object) -> bool:
+    """Returns whether a value is an assertion, or an input with its output."""
+    if isinstance(value, dict):
+        return bool(value.keys() & {"stdin", "input"}) and bool(value.keys() & {"stdout", "output"})
+    return isinstance(value, str)

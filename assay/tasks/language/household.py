@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.rollouts.words import WordTokenizer
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Generator, Item
+from assay.tasks.language.items import Generator, Item
 
 ROOMS: Mapping[str, tuple[str, str]] = {
     "kitchen": ("sink", "fridge"),

@@ -13,7 +13,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
 from assay.rollouts.judgements import leading, scores_in
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import Generator, Item, PromptTask
+from assay.tasks.language.items import Generator, Item
+from assay.tasks.language.prompts import PromptTask
 
 STEPS, ERRORS, TOP = "abcdef", "bdf", 9
 

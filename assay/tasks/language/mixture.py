@@ -13,7 +13,8 @@ from functools import partial
 from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.tasks.language.addition import addition
-from assay.tasks.language.prompts import Item, Items, PromptTask
+from assay.tasks.language.items import Item, Items
+from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.sorting import sorting
 
 

@@ -16,7 +16,8 @@ from assay.core.record import Draw, Experience, Score
 from assay.core.spaces import Spec
 from assay.rollouts import text
 from assay.rollouts.text import ByteTokenizer, Tokenizer
-from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
+from assay.tasks.language.items import Item
+from assay.tasks.language.prompts import PromptTask, completion_ids, prompt_ids
 from assay.tasks.language.rows import GOOD, Row, first_columns, joined_pairs, labelled, pair, rows_of
 from assay.tasks.language.textfile import MAX_PROMPT, TextFile, longest_completion, longest_prompt
 

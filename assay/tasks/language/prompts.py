@@ -5,11 +5,10 @@ Axes: B sequences, T tokens. Decision t is token t, given the tokens before it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,111 +16,22 @@ from torch import Tensor
 
 from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError, TooLong
-from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
+from assay.core.record import Draw, Experience, Outcome, Score
 from assay.core.spaces import Spec
 from assay.ops.decoded import Stop
 from assay.rollouts import text
 from assay.rollouts.completions import complete, continued
 from assay.rollouts.text import Tokenizer
-from assay.tasks.language.scoring import Scorer, components, scored, token_credits
-
-HELD_OUT = 0.1
-MAX_ATTEMPTS = 10_000
-
-
-# ---------------------------------------------------------------------------------------------------- items
-@dataclass(frozen=True)
-class Item:
-    """One prompt: its text, the answer for display, a completion that verifies, facts for the verifier, and its place
-    in a file, for messages.
-    """
-
-    prompt: str
-    answer: str
-    demonstration: str
-    facts: Mapping[str, object] = field(default_factory=dict)
-    where: str = field(default="", compare=False)
-
-
-class Items(Protocol):
-    """Prompts by number.
-
-    Laws: `item` is a pure function; no content is in both splits; `verify` never raises because of a completion's text
-    and gives 1 to every demonstration.
-    """
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
-
-    def verify(self, item: Item, completion: str) -> Outcome:
-        """Returns the score of the completion."""
-
-
-@runtime_checkable
-class SourcedItems(Items, Protocol):
-    """Prompts of several sources; see `SourcedTask`."""
-
-    @property
-    def source_names(self) -> tuple[str, ...]:
-        """Returns the names of the sources; none if the prompts do not say where they are from."""
-
-    def start_in(self, source: int, place: int) -> int:
-        """Returns the ordinal of prompt `place` of a source, in the training split."""
-
-    def source_of(self, start: int) -> int:
-        """Returns the number of the source of a training prompt."""
-
-
-@runtime_checkable
-class FiniteItems(Items, Protocol):
-    """Finitely many prompts; see `RepeatingTask`."""
-
-    @property
-    def splits(self) -> tuple[Sequence[Item], Sequence[Item]]:
-        """Returns the prompts of training, and those held out."""
-
-    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
-        """Returns the start at each place of the run's order."""
-
-
-class Generator(Protocol):
-    """A procedural generator, a frozen value: items from random words. Its items come from `generated_item`."""
-
-    @property
-    def num_words(self) -> int:
-        """Returns how many 64-bit words one proposal consumes."""
-
-    def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
-        """Returns (content, item), or None if these words give no item. Versions of one problem share a content."""
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
-        return generated_item(self, ordinal, split)  # type: ignore[arg-type]  # hashable: a frozen dataclass
-
-
-@lru_cache(maxsize=1 << 14)
-def generated_item(generator: Generator, ordinal: int, split: int) -> Item:
-    """Returns the first of the proposals (ordinal, 0), (ordinal, 1), ... whose content belongs to the split.
-
-    A tenth of all contents is held out, by a hash of the content alone: the splits cannot overlap.
-    """
-    check_split(split)
-    for attempt in range(MAX_ATTEMPTS):
-        proposal = generator.propose(text.hashed_words(f"{ordinal},{attempt}", generator.num_words))
-        if proposal is not None and text.is_held_out(proposal[0], HELD_OUT) == bool(split):
-            return proposal[1]
-    raise AssayError(f"{generator} has too few items: none of {MAX_ATTEMPTS} is in split {split}. Raise its level")
-
-
-def check_split(split: int) -> None:
-    """Refuses a split other than 0 and 1."""
-    if split not in (0, 1):
-        raise AssayError(f"split is {split}. Use 0 (training) or 1 (held out)")
+from assay.tasks.language.items import FiniteItems, Item, Items, SourcedItems
+from assay.tasks.language.scoring import Scorer, checked_outcome, components, scored, token_credits
+from assay.tasks.language.steps import Stepwise
+from assay.tasks.language.turns import pieces_of, with_pieces
+from assay.tasks.language.verifying import outcomes_of
 
 
 # ---------------------------------------------------------------------------------------------------- the task
 @dataclass(frozen=True)
-class PromptTask:
+class PromptTask(Stepwise):
     """Samples completions of prompts and verifies them: one outcome, on the last token.
 
     `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text. It
@@ -263,10 +173,7 @@ class PromptTask:
 
     def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Item]) -> list[Outcome]:
         """Returns one outcome per completion. AssayError names the row if the verifier breaks its contract."""
-        return [
-            checked_outcome(self, item, completion, row)
-            for row, (_, completion, item) in enumerate(zip(prompts, completions, items, strict=True))
-        ]
+        return outcomes_of(self, items, completions)
 
     def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
         """Returns prompt, completion, answer, facts, and whether the completion was cut, without verifying."""
@@ -305,8 +212,23 @@ class PromptTask:
         record = text.written(prompts, shown, start_B, self.tokenizer.vocabulary.pad)
         return text.with_outcomes(record, [Score(1.0)] * len(items)).add({"split": torch.full_like(start_B, split)})
 
+    def supervise(self, starts: np.ndarray, split: int) -> Experience:
+        """Returns the demonstrations, with every reply of a conversation as decisions that its row trains."""
+        items = self.items_of(starts, split)
+        rows = [pieces_of(self.tokenizer, item.prompt, item.demonstration) for item in items]
+        if not any(rows):
+            return self.demonstrate(starts, split)
+        for row, item in zip(rows, items, strict=True):
+            if not row:
+                row.append((prompt_ids(self.tokenizer, item.prompt, self.max_prompt), False))
+                row.append((completion_ids(self.tokenizer, item.demonstration, self.max_tokens), True))
+        start_B = torch.as_tensor(starts, dtype=torch.int64)
+        record = with_pieces(rows, start_B, self.tokenizer.vocabulary.pad)
+        return text.with_outcomes(record, [Score(1.0)] * len(items)).add({"split": torch.full_like(start_B, split)})
+
     @property
     def max_decisions(self) -> int:
+        """The tokens of the longest answer."""
         return self.max_tokens
 
     @property
@@ -324,6 +246,7 @@ class PromptTask:
         return self.items.order(ordinals, draw) if isinstance(self.items, FiniteItems) else ordinals
 
     def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the prompt of each start, under the name that tasks whose rows repeat have for it."""
         return self.prompts(starts, split)
 
     @property
@@ -382,19 +305,3 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     if len(ids) > limit:
         raise TooLong(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
-
-
-def checked_outcome(task: PromptTask, item: Item, completion: str, row: int) -> Outcome:
-    """Returns the verifier's outcome; AssayError if it raises, or returns something that is not a finite outcome."""
-    where = f"task {task.name}, row {row}: {type(task.items).__name__}.verify"
-    try:
-        outcome = task.items.verify(item, completion)
-    except Exception as error:
-        raise AssayError(f"{where} raised {error!r}. It must return Score, PolicyFault or InfraFault") from error
-    if isinstance(outcome, InfraFault):
-        return outcome
-    if not isinstance(outcome, Score | PolicyFault):
-        raise AssayError(f"{where} returned {outcome!r}. It must return Score, PolicyFault or InfraFault")
-    if not math.isfinite(outcome.value):
-        raise AssayError(f"{where} returned the value {outcome.value}. It must be finite")
-    return outcome

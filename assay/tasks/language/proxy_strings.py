@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from assay.core.record import Outcome, Score
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import Generator, Item, PromptTask
+from assay.tasks.language.items import Generator, Item
+from assay.tasks.language.prompts import PromptTask
 
 LETTERS, ASKED = "abcdefgh", 3
 TITLE, PRAISE = "#", "!"

@@ -26,7 +26,8 @@ from assay.core.spaces import Spec
 from assay.core.verifier import COMPONENT
 from assay.rollouts import text
 from assay.tasks.language.files import task_of_files
-from assay.tasks.language.prompts import FiniteItems, Item, PromptTask
+from assay.tasks.language.items import FiniteItems, Item
+from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.redteam import ATTACKER, DEFENDER, Labels, named, payoff, sign
 from assay.tasks.language.refusing import BENIGN, HARMFUL
 

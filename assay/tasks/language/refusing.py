@@ -11,7 +11,8 @@ from assay.core.record import Outcome, PolicyFault
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.addition import Addition
 from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Generator, Item, PromptTask
+from assay.tasks.language.items import Generator, Item
+from assay.tasks.language.prompts import PromptTask
 
 FLAGS, BAD, NUM_FLAGS = "abcdef", "bdf", 3
 REFUSE = "!"

@@ -7,17 +7,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.core.errors import AssayError
-from assay.core.extras import require
 from assay.rollouts import text
-from assay.rollouts.text import Conversation, Message
+from assay.rollouts.text import Conversation, Message, Said
+from assay.tasks.language.messages import encodable, messages_of, usual, with_trained
+from assay.tasks.language.sources import lines_of
 
-MAX_LINE = 1 << 24
-PARQUET = ".parquet"
 ANSWER, ANSWERS = "answer", "answers"
 """The field of the right answer, and the fact that holds all of them where it is a list."""
 
@@ -46,9 +45,10 @@ def rows_of(path: str | Path, read: Reader, used: Sequence[str]) -> tuple[list[R
     for number, line in lines_of(Path(path)):
         digest.update(line)
         where = f"{path}, line {number}"
-        row = parsed(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
-        if row is None:
+        found = parsed(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
+        if found is None:
             continue
+        row = usual(found)
         others = {name: value for name, value in row.items() if name not in used and is_fact(value)}
         if isinstance(row.get(ANSWER), list) and ANSWER in used:
             others[ANSWERS] = answers_of(row, ANSWER, where)
@@ -73,39 +73,16 @@ def is_fact(value: object) -> bool:
 
 def first_columns(path: str | Path) -> set[str]:
     """Returns the fields of the file's first object."""
+    return set(first_row(path))
+
+
+def first_row(path: str | Path) -> dict[str, Any]:
+    """Returns the file's first object."""
     for number, line in lines_of(Path(path)):
         row = parsed(line.removeprefix(b"\xef\xbb\xbf"), f"{path}, line {number}")
         if row is not None:
-            return set(row)
+            return usual(row)
     raise AssayError(f'{path} has no rows. Each line must be an object such as {{"prompt": ..., "answer": ...}}')
-
-
-def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yields numbered lines; refuses one longer than 16 MiB."""
-    if not path.is_file():
-        raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
-    if path.suffix == PARQUET:
-        yield from parquet_lines(path)
-        return
-    with path.open("rb") as file:
-        number = 0
-        while line := file.readline(MAX_LINE + 1):
-            number += 1
-            if len(line) > MAX_LINE:
-                raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes. Is this a JSON-lines file?")
-            yield number, line
-
-
-def parquet_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yields the rows of a Parquet file as lines of JSON; fields without a value are left out."""
-    parquet = require("pyarrow.parquet", "data", f"{path.name}")
-    try:
-        batches = parquet.ParquetFile(path).iter_batches()
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            yield number, json.dumps({name: value for name, value in row.items() if value is not None}).encode()
-    except (OSError, ValueError, TypeError) as error:
-        raise AssayError(f"{path} cannot be read as Parquet with texts and numbers ({error})") from error
 
 
 def parsed(line: bytes, where: str) -> dict[str, Any] | None:
@@ -141,35 +118,10 @@ def checked_text(content: str, column: str, where: str) -> str:
     """Returns a text; AssayError if it is empty or UTF-8 cannot represent it."""
     if not content.strip():
         raise AssayError(f"{where}: '{column}' is empty. Fill it, or remove the row")
-    try:
-        content.encode()
-    except UnicodeEncodeError as error:
-        raise AssayError(f"{where}: '{column}' has half of a surrogate pair ({error.reason}). Remove it") from None
-    return content
+    return encodable(content, column, where)
 
 
 # ---------------------------------------------------------------------------------------------------- conversations
-def messages_of(value: object, column: str, where: str) -> tuple[Message, ...]:
-    """Returns a list of messages {"role": ..., "content": ...}; the content may be a list of texts."""
-    if not isinstance(value, list) or not value:
-        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}. It must be a list of messages")
-    found = []
-    for number, message in enumerate(value):
-        place = f"{column}[{number}]"
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise AssayError(f'{where}: \'{place}\' is not a message such as {{"role": "user", "content": "..."}}')
-        if message.get("tool_calls"):
-            raise AssayError(f"{where}: '{place}' calls a tool, which cannot be read. Write the call into 'content'")
-        content = message.get("content")
-        if isinstance(content, list):
-            parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-            content = "\n".join(part for part in parts if isinstance(part, str)) if all(parts) else None
-        if not isinstance(content, str):
-            raise AssayError(f"{where}: 'content' of '{place}' is not text. Only text can be read")
-        found.append(Message(message["role"], checked_text(content, place, where)))
-    return tuple(found)
-
-
 def tools_of(row: Mapping[str, Any], where: str) -> str:
     """Returns the field `tools`, a list of descriptions, as JSON; "" without one."""
     tools = row.get("tools")
@@ -187,19 +139,19 @@ def prompt_of(row: Mapping[str, Any], column: str, where: str) -> str:
     return field_of(row, column, where)
 
 
-def split_off(messages: Sequence[Message], column: str, where: str) -> tuple[tuple[Message, ...], str]:
-    """Returns the messages before the last one, which must be the assistant's, and its text."""
+def split_off(messages: Sequence[Message], column: str, where: str) -> tuple[tuple[Message, ...], Message]:
+    """Returns the messages before the last one, and that one, which must be the assistant's."""
     if messages[-1].role != "assistant":
         raise AssayError(f"{where}: '{column}' ends with the role '{messages[-1].role}'. End it with 'assistant'")
     if len(messages) == 1:
         raise AssayError(f"{where}: '{column}' has an answer and no prompt. Put the user's message before it")
-    return tuple(messages[:-1]), messages[-1].content
+    return tuple(messages[:-1]), messages[-1]
 
 
 def question_and_answer(columns: tuple[str, str]) -> Reader:
     """Returns a reader of (prompt, answer, demonstration): two fields, or `messages` whose last one, if it is the
-    assistant's, is the demonstration, and the answer too without a field `answer`. A second field "" reads prompts
-    alone: answer and demonstration are empty.
+    assistant's, is the demonstration (`Said`), and the answer too without a field `answer`. A second
+    field "" reads prompts alone: answer and demonstration are empty.
     """
 
     def read(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -212,8 +164,9 @@ def question_and_answer(columns: tuple[str, str]) -> Reader:
         given = answers_of(row, columns[1], where)[0] if columns[1] in row else ""
         if messages[-1].role != "assistant" and given:
             return Conversation(messages, tools), given, given
-        before, said = split_off(messages, "messages", where)
-        return Conversation(before, tools), given or said, said
+        split_off(messages, "messages", where)
+        *before, last = with_trained(messages, "", where)
+        return Conversation(before, tools), given or last.shown, Said(last)
 
     return read
 
@@ -238,10 +191,18 @@ def pair(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
             field_of(row, name, where)  # names what is missing
     read = [messages_of(one, name, where) for one, name in zip(both, ("chosen", "rejected"), strict=True)]
     (before, good), (other, bad) = (split_off(m, n, where) for m, n in zip(read, ("chosen", "rejected"), strict=True))
+    for message, name in ((good, "chosen"), (bad, "rejected")):
+        check_plain(message, name, where)
     if before != other:
         what = "'chosen' and 'rejected' differ before their last message"
         raise AssayError(f"{where}: {what}. Cut them after the first answers that differ")
-    return Conversation(before, tools_of(row, where)), good, bad
+    return Conversation(before, tools_of(row, where)), good.content, bad.content
+
+
+def check_plain(message: Message, column: str, where: str) -> None:
+    """Raises AssayError for a completion that calls a tool."""
+    if message.calls:
+        raise AssayError(f"{where}: '{column}' calls a tool, which pairs cannot. Write the call into 'content'")
 
 
 def labelled(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -274,14 +235,29 @@ def completion_of(row: Mapping[str, Any], column: str, where: str) -> str:
     if len(messages) != 1 or messages[0].role != "assistant":
         what = f"'{column}' has {len(messages)} messages after an explicit 'prompt'"
         raise AssayError(f"{where}: {what}. Give one message of the assistant, or leave 'prompt' out")
+    check_plain(messages[0], column, where)
     return messages[0].content
 
 
 def name_of(path: Path) -> str:
     """Returns the file's name, with its folder's if it is only train or test."""
-    return f"{path.parent.name}-{path.stem}" if path.stem in ("train", "test") and path.parent.name else path.stem
+    stem = path.name.partition(".")[0].removesuffix("-*") if path.suffix == ".gz" or "*" in path.name else path.stem
+    return f"{path.parent.name}-{stem}" if stem in ("train", "test") and path.parent.name else stem
 
 
 def is_word_in(word: str, prompt: str) -> bool:
     """Returns whether the prompt contains the word, not merely as a part of a longer word or number."""
     return word in prompt and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt) is not None
+
+
+def judgement(row: Row) -> str:
+    """Returns scores that put the best response of a row first: 2 for it and 1 for the others; AssayError if `best` is
+    not the number of one of at least two `responses`.
+    """
+    responses, best = row.others.get("responses"), row.fields[1]
+    if not isinstance(responses, list) or len(responses) < 2 or not all(isinstance(one, str) for one in responses):
+        raise AssayError(f"{row.where}: 'responses' must be a list of at least two texts")
+    numbers = [str(place) for place in range(1, len(responses) + 1)]
+    if best not in numbers:
+        raise AssayError(f"{row.where}: 'best' is {best}. It must be the number of a response, 1 to {len(responses)}")
+    return ",".join("2" if number == best else "1" for number in numbers)

@@ -12,7 +12,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import match_after
-from assay.tasks.language.prompts import Generator, Item, PromptTask
+from assay.tasks.language.items import Generator, Item
+from assay.tasks.language.prompts import PromptTask
 
 MODULUS, MARK = 5, ">"
 TOLD, NOT_TOLD = "!", "?"

@@ -11,7 +11,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Generator, Item, PromptTask
+from assay.tasks.language.items import Generator, Item
+from assay.tasks.language.prompts import PromptTask
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

@@ -21,7 +21,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.rollouts.text import ByteTokenizer
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 TURNS = "max_turns"
 """The attribute that makes a class with `reset` and `step` a conversation, and no environment of observations."""

@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import PolicyFault, Score
 from assay.rollouts.words import WordTokenizer
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Generator, Item
+from assay.tasks.language.items import Generator, Item
 
 ATTRIBUTES = (
     ("red", "blue", "gold"),
@@ -25,12 +25,12 @@ ASK, GUESS = "?", "!"
 NAMES = tuple(word for words in ATTRIBUTES for word in words)
 
 
-def told(value: str, secret: Sequence[str]) -> str:
+def reply_of(value: str, secret: Sequence[str]) -> str:
     """Returns the answer to a question: one word that repeats the value, so that small models can read it."""
     return f"yes-{value}" if value in secret else f"no-{value}"
 
 
-WORDS = (ASK, GUESS, *NAMES, *(told(name, known) for known in (NAMES, ()) for name in NAMES))
+WORDS = (ASK, GUESS, *NAMES, *(reply_of(name, known) for known in (NAMES, ()) for name in NAMES))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class TwentyQuestions(Generator):
         flat = [value for values in known for value in values]
         first, *others = [flat[word % len(flat)] for word in words[self.level + 1 :]]
         asked = others[: self.level - 1 + words[self.level] % (self.level + 1)]
-        answer, prompt = " ".join(secret), f"{told(first, secret)}\n"
+        answer, prompt = " ".join(secret), f"{reply_of(first, secret)}\n"
         shown = [*(f"{value} {ASK}" for value in asked), f"{answer} {GUESS}"]
         return f"{answer}: {first}", Item(prompt, answer, "\n".join(shown), {"secret": tuple(secret)})
 
@@ -88,7 +88,7 @@ class TwentyQuestions(Generator):
             is_right = sorted(words[:-1]) == sorted(secret)
             return Reply("right" if is_right else "wrong", Score(float(is_right)))
         if len(words) == 2 and words[1] == ASK and words[0] in NAMES:
-            return Reply(f"{told(words[0], secret)}\n")
+            return Reply(f"{reply_of(words[0], secret)}\n")
         return Reply(f"{ASK}\n")
 
 

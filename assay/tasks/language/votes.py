@@ -16,7 +16,8 @@ from assay.core.record import Draw
 from assay.ops import random
 from assay.rollouts.judgements import Scores, scores_in
 from assay.rollouts.text import Conversation, Message, escaped
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.items import Item
+from assay.tasks.language.prompts import PromptTask
 
 Write = Callable[[Sequence[str], np.ndarray, np.ndarray], Sequence[str]]
 """Judgements of prompts, which belong to (start, sample)."""

@@ -1,6 +1,8 @@
 """Bandits: one decision per episode, one state.
 
 The reward is means[arm] + noise z; z is standard normal, the same for every arm of one (seed, episode).
+
+Axes: B rows, T decisions.
 """
 
 from __future__ import annotations

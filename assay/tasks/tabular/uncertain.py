@@ -2,6 +2,8 @@
 
 CartPole with poles of several half lengths and masses; the rest is as in `cartpole`, and so is the nominal pole. A walk
 above a cliff in winds of several strengths; the nominal one is calm.
+
+Axes: R regimes, S states, A actions, N instances.
 """
 
 from __future__ import annotations

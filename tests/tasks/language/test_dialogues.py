@@ -25,7 +25,7 @@ from assay.rollouts.words import WordTokenizer
 from assay.runs import catalogue
 from assay.tasks.language import calculator, household, twenty_questions
 from assay.tasks.language.dialogue import DialogueTask, Reply
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 from tests.scenes import gathering
 
 DRAW = Draw(3, (0,))

@@ -16,7 +16,8 @@ from assay.engine.loop import Loop
 from assay.rollouts.text import Conversation, Message
 from assay.runs import catalogue
 from assay.runs.options import LanguageOptions, RunOptions
-from assay.runs.plan import anchored, make_plan
+from assay.runs.plan import make_plan
+from assay.runs.resolved import anchored
 from assay.runs.run import execute, resume
 from assay.runs.signals import Stopped
 from assay.tasks.language.preferences import PairsTask
@@ -104,7 +105,7 @@ def test_pairs_come_in_the_usual_formats(tmp_path: Path, row: dict[str, Any], ro
         ({"messages": [{"role": "user", "content": " "}, SAID]}, r"line 1: 'messages\[0\]' is empty"),
         ({"messages": [{"role": "user"}, SAID]}, r"'content' of 'messages\[0\]' is not text"),
         ({"messages": [{"text": "a"}, SAID]}, r"'messages\[0\]' is not a message"),
-        ({"messages": [USER, {**SAID, "tool_calls": [1]}]}, "calls a tool"),
+        ({"messages": [USER, {**SAID, "tool_calls": [1]}]}, r"a call of 'messages\[1\]' is 1. Write"),
         ({"messages": [USER, SAID], "tools": [1]}, "line 1: 'tools' is .*list of objects"),
         ({"prompt": "a", "answer": " "}, "line 1: 'answer' is empty"),
         ({"prompt": "a", "completion": "b", "label": True}, r"no prompt has a good and a bad completion \(1 good, 0"),
@@ -226,7 +227,8 @@ def test_long_prompts_and_the_system_prompt_stand_in_the_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("transformers", reason="the extra 'language' is not installed")
-    from assay.models.pretrained.transformers import Framed, PretrainedTokenizer
+    from assay.models.pretrained.chat_texts import Framed
+    from assay.models.pretrained.transformers import PretrainedTokenizer
     from assay.tasks.adapters.pretrained import ANSWER, with_model
     from tests.models import test_transformers as made
 

@@ -13,8 +13,9 @@ from assay.core.record import InfraFault, PolicyFault, Score
 from assay.runs import catalogue
 from assay.tasks.language.arithmetic import stated_numbers
 from assay.tasks.language.graph_path import GraphPath, graph_path
+from assay.tasks.language.items import Item
 from assay.tasks.language.lookup import lookup
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import textfile
 
 GSM8K = Path(__file__).resolve().parents[4] / "shared" / "data" / "gsm8k"

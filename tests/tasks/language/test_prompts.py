@@ -29,8 +29,9 @@ from assay.core.spaces import Vocabulary
 from assay.rollouts import text
 from assay.rollouts.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
 from assay.tasks.language import addition, countdown, sorting
+from assay.tasks.language.items import Item, generated_item
 from assay.tasks.language.preferences import PairsTask, preferences
-from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import textfile
 
 LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS}

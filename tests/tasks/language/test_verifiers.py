@@ -15,7 +15,8 @@ from assay.core.record import InfraFault, Outcome, PolicyFault, Score
 from assay.rollouts.text import CharacterTokenizer, escaped
 from assay.tasks.language import addition, arithmetic, countdown, graph_path, lookup, sorting
 from assay.tasks.language.arithmetic import evaluated, final_answer, is_same_answer, plain_number
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.items import Item
+from assay.tasks.language.prompts import PromptTask
 
 LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS, **graph_path.LEVELS, **lookup.LEVELS}
 EVERY_LEVEL = pytest.mark.parametrize("task", [pytest.param(make(), id=name) for name, make in LEVELS.items()])

@@ -17,8 +17,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, PolicyFault, Score
 from assay.rollouts.text import Conversation, Message
 from assay.runs.catalogue import find_task
+from assay.tasks.language.items import Item
 from assay.tasks.language.judging import judging, ranked
-from assay.tasks.language.prompts import Item
 from assay.tasks.language.sorting import sorting
 from assay.tasks.language.votes import Vote, reordered
 

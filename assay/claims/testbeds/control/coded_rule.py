@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.testbeds.control.finite import Finite
-from assay.claims.testbeds.control.regret import RegretTask, at_least, named
+from assay.claims.testbeds.control.regret import RegretTask, at_least, name_with_dials
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
@@ -94,7 +94,8 @@ def coded_rule(cardinality: int = 6, irrelevant: int = 2, instance: int = 0) -> 
     """Returns the task; `instance` numbers independent rules."""
     at_least("coded-rule", 2, cardinality=cardinality)
     at_least("coded-rule", 0, irrelevant=irrelevant, instance=instance)
-    name = named("coded-rule", cardinality=(cardinality, 6), irrelevant=(irrelevant, 2), instance=(instance, 0))
+    dials = {"cardinality": (cardinality, 6), "irrelevant": (irrelevant, 2), "instance": (instance, 0)}
+    name = name_with_dials("coded-rule", **dials)
     dynamics, num_seen = CodedRule(rule(cardinality, instance), cardinality, irrelevant), 2 + irrelevant
     return RegretTask(
         name,

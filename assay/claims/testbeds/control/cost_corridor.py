@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.testbeds.control.finite import Finite
-from assay.claims.testbeds.control.regret import RegretTask, at_least, named
+from assay.claims.testbeds.control.regret import RegretTask, at_least, name_with_dials
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Context
 from assay.ops import random
@@ -130,7 +130,7 @@ def cost_corridor(budget: float = 10.0, instance: int = 0) -> RegretTask:
     """
     at_least("cost-corridor", 0.1, budget=budget)
     at_least("cost-corridor", 0, instance=instance)
-    name, here = named("cost-corridor", budget=(budget, 10.0), instance=(instance, 0)), corridor(instance)
+    name, here = name_with_dials("cost-corridor", budget=(budget, 10.0), instance=(instance, 0)), corridor(instance)
     finite, (best, price) = here.finite, here.optimum(budget)
     task = RegretTask(
         name,

@@ -9,6 +9,8 @@ D layers of W states; an action leads to a state of the next layer, where branch
     corruption   share of the recorded rewards that are replaced by a number between -200 and 200
 
 A random potential hides the values from immediate rewards.
+
+Axes: N instances, S states, A actions.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.testbeds.control.finite import Finite, shaped, states_of
-from assay.claims.testbeds.control.regret import RegretTask, at_least, named, share
+from assay.claims.testbeds.control.regret import RegretTask, at_least, name_with_dials, share
 from assay.core.record import Draw, Experience, Origin
 from assay.core.spaces import Context
 from assay.ops import random
@@ -66,7 +68,7 @@ class Behaviour:
         return torch.where(good, best, (best + away) % ACTIONS), torch.zeros(len(state))
 
 
-def recorded(
+def record_dataset(
     task: RegretTask, coverage: float, corruption: float, stitching: int, episodes: int, draw: Draw
 ) -> Experience:
     """Returns the dataset of a draw."""
@@ -90,7 +92,7 @@ def logged_tree(
     """Returns the task with its dataset; `instance` numbers independent trees."""
     share("logged-tree", coverage=coverage, corruption=corruption)
     at_least("logged-tree", 1, stitching=stitching, episodes=episodes)
-    name = named(
+    name = name_with_dials(
         "logged-tree",
         coverage=(coverage, 0.5),
         corruption=(corruption, 0.0),
@@ -101,4 +103,4 @@ def logged_tree(
     finite = tree(instance)
     make = partial(ArraySimulation, finite)
     task = RegretTask(name, finite.spec, make, finite.best, finite, losses=finite.losses, scale=finite.scale)
-    return replace(task, logged=partial(recorded, task, coverage, corruption, stitching, episodes))
+    return replace(task, logged=partial(record_dataset, task, coverage, corruption, stitching, episodes))

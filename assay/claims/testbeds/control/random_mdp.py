@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from assay.claims.testbeds.control.finite import Finite, shaped
-from assay.claims.testbeds.control.regret import RegretTask, at_least, named
+from assay.claims.testbeds.control.regret import RegretTask, at_least, name_with_dials
 from assay.core.record import Draw
 from assay.ops import random
 from assay.tasks.control.stepping import ArraySimulation
@@ -42,7 +42,7 @@ def random_mdp(branching: int = 2, noise: float = 0.0, actions: int = 8, instanc
     at_least("random-mdp", 1, branching=branching)
     at_least("random-mdp", 2, actions=actions)
     at_least("random-mdp", 0, noise=noise, instance=instance)
-    name = named(
+    name = name_with_dials(
         "random-mdp", branching=(branching, 2), noise=(noise, 0.0), actions=(actions, 8), instance=(instance, 0)
     )
     finite = random_finite(branching, noise, actions, instance)

@@ -54,7 +54,7 @@ class RegretTask(SteppedTask):
         return experience.add({"score": 1.0 - lost / self.scale})
 
 
-def named(name: str, **dials: tuple[float, float]) -> str:
+def name_with_dials(name: str, **dials: tuple[float, float]) -> str:
     """Returns the task's name with the (value, default) settings that differ from their defaults."""
     changed = ",".join(f"{dial}={value:g}" for dial, (value, default) in dials.items() if value != default)
     return f"{name}:{changed}" if changed else name

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from assay.claims.testbeds.language.counting import counting
+from assay.claims.testbeds.language.elicitation import elicitation
+from assay.claims.testbeds.language.evidence import evidence
 from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.graded import hackable, judge
-from assay.claims.testbeds.language.places import key_decisions, lock
+from assay.claims.testbeds.language.ladder import dirty, free, ladder
+from assay.claims.testbeds.language.places import key_decisions, lock, reading
 from assay.claims.testbeds.language.redo import redo
+from assay.claims.testbeds.language.repeatable import repeatable
 from assay.claims.testbeds.language.sparse import levels, many_ways, stale
 from assay.claims.testbeds.language.walk import register_walk
 from assay.core.slots import Task
@@ -19,10 +23,17 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "many-ways": many_ways,
     "key-decisions": key_decisions,
     "lock": lock,
+    "reading": reading,
     "judge": judge,
     "hackable": hackable,
     "register-walk": register_walk,
     "redo": redo,
+    "repeatable": repeatable,
     "formats": formats,
     "counting": counting,
+    "evidence": evidence,
+    "elicitation": elicitation,
+    "dirty": dirty,
+    "ladder": ladder,
+    "free": free,
 }

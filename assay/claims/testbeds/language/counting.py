@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from assay.claims.testbeds.language.enumerable import DIGITS, Enumerable, EnumerableTask, enumerable_task
 from assay.core.errors import AssayError
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 TICK, STOP = "x", DIGITS[0]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Outcome, Score
 from assay.rollouts import text
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import Item, Items, PromptTask, check_split, prompt_ids
+from assay.tasks.language.prompts import PromptTask, prompt_ids
+from assay.tasks.language.items import Item, Items, check_split
 
 DIGITS, SIGNS = "0123456789", "abcdefghijklmnopqrstuvwxyzABCDEF"
 CHOICES = len(DIGITS)
@@ -49,6 +50,7 @@ class Enumerable:
     """
 
     prompts: int
+    step_end: ClassVar[str] = ""
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
         """Returns the right answers of a prompt in classes of equivalent ones, the demonstrated answer first.
@@ -83,6 +85,17 @@ class Enumerable:
         """Returns 1 for a right answer, 0 for all else."""
         return Score(float(completion in right_answers(self, SIGNS.index(item.prompt))))
 
+    def first_error(self, item: Item, completion: str) -> int | None:
+        """Returns the place of the first digit with which no right answer begins as the completion does."""
+        right = right_answers(self, SIGNS.index(item.prompt[0]))
+        places = range(len(completion))
+        return next((k for k in places if not any(one.startswith(completion[: k + 1]) for one in right)), None)
+
+    def finish(self, item: Item, begun: str) -> str | None:
+        """Returns the rest of the first right answer that begins like this."""
+        every = [answer for way in ways_of(self, SIGNS.index(item.prompt[0])) for answer in way]
+        return next((one[len(begun) :] for one in every if one.startswith(begun)), None)
+
 
 @lru_cache(maxsize=4096)
 def ways_of(items: Enumerable, prompt: int) -> tuple[tuple[str, ...], ...]:
@@ -102,7 +115,7 @@ def code_of(key: str, length: int) -> str:
     return "".join(DIGITS[word % CHOICES] for word in text.hashed_words(key, length))
 
 
-def drawn(key: str, count: int, length: int) -> list[str]:
+def draw_keys(key: str, count: int, length: int) -> list[str]:
     """Returns `count` different answers of `length` digits that belong to the key, in random order."""
     every = ["".join(one) for one in product(DIGITS, repeat=length)]
     words = text.hashed_words(key, count)

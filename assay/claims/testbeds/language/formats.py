@@ -18,7 +18,7 @@ from assay.claims.testbeds.language.enumerable import (
     Enumerable,
     EnumerableTask,
     digit_chances,
-    drawn,
+    draw_keys,
     enumerable_task,
     right_answers,
 )
@@ -26,7 +26,7 @@ from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, Score
 from assay.rollouts import text
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Formats(Enumerable):
         return [DIGITS[first:end] for first, end in pairwise((0, *accumulate(self.shares)))]
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        contents = [drawn(f"formats {prompt} {place}", num, 1) for place, num in enumerate(self.right)]
+        contents = [draw_keys(f"formats {prompt} {place}", num, 1) for place, num in enumerate(self.right)]
         return tuple(
             tuple(first + content for first in digits for content in own)
             for digits, own in list(zip(self.digits, contents, strict=True))[prompt < self.hard :]

@@ -23,7 +23,7 @@ from assay.claims.testbeds.language.enumerable import (
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
 from assay.rollouts import text
-from assay.tasks.language.prompts import Item, check_split
+from assay.tasks.language.items import Item, check_split
 
 
 @dataclass(frozen=True)

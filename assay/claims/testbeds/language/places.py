@@ -1,8 +1,11 @@
-"""Testbeds of independent places: lock (one code), key-decisions (few of many places decide)."""
+"""Testbeds of independent places: lock (one code), key-decisions (few of many places decide).
+
+Axes: B sequences, T decisions, P prompts, L places, 10 digits.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +27,8 @@ from assay.claims.testbeds.language.enumerable import (
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Outcome, Score
 from assay.rollouts import text
-from assay.tasks.language.prompts import Item, check_split
+from assay.rollouts.text import CharacterTokenizer
+from assay.tasks.language.items import Item, check_split
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,29 @@ class Lock(Enumerable):
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
         return ((code_of(f"lock {prompt}", self.digits),),)
 
+    def item(self, ordinal: int, split: int) -> Item:
+        """Returns prompt `ordinal` modulo their number; its fact `rubric` has an item for each digit of the code."""
+        found = super().item(ordinal, split)
+        rubric = [
+            {"item": f"begins with {found.answer[: place + 1]}", "pattern": f"^.{{{place}}}{digit}"}
+            for place, digit in enumerate(found.answer)
+        ]
+        return replace(found, facts={**found.facts, "rubric": rubric})
+
 
 def lock(digits: int = 2, prompts: int = 4) -> EnumerableTask:
     """Returns the task; the start's success is 10^-digits."""
     return enumerable_task(f"lock-{digits}", Lock(digits, prompts), digits)
+
+
+READABLE = CharacterTokenizer(DIGITS + SIGNS + "\n :")
+"""The tokens of the testbeds, and what hints are written with."""
+
+
+def reading(digits: int = 4, prompts: int = 4) -> EnumerableTask:
+    """Returns `lock` for a policy that copies what its prompt shows (`actor.copy`); its solutions are the codes."""
+    task = enumerable_task(f"reading-{digits}", Lock(digits, prompts), digits, preset="reading")
+    return replace(task, tokenizer=READABLE)
 
 
 @dataclass(frozen=True)
@@ -71,12 +94,13 @@ class Keys:
         return {place: digits[one : one + self.accepted] for place, one in zip(places, first, strict=True)}
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Returns prompt `ordinal` modulo their number, in both splits."""
+        """Returns prompt `ordinal` modulo their number, in both splits; the fact `steps` is what each place accepts."""
         check_split(split)
         prompt = ordinal % self.prompts
         keys, filler = accepts_of(self, prompt), code_of(f"filler {prompt}", self.length)
         shown = "".join(keys[place][0] if place in keys else filler[place] for place in range(self.length))
-        return Item(SIGNS[prompt], "".join(accepted[0] for accepted in keys.values()), shown)
+        steps = [list(keys.get(place, DIGITS)) for place in range(self.length)]
+        return Item(SIGNS[prompt], "".join(accepted[0] for accepted in keys.values()), shown, {"steps": steps})
 
     def accepted_digits(self) -> Tensor:
         """Returns whether a digit is accepted at a place of a prompt: bool [P, L, 10], all true for filler."""

@@ -14,7 +14,7 @@ from assay.core.answers import AnswerFormat
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, Score
 from assay.rollouts import text
-from assay.tasks.language.prompts import Item, check_split
+from assay.tasks.language.items import Item, check_split
 
 REDO, VALUES = DIGITS[0], DIGITS[1:]
 
@@ -70,6 +70,30 @@ class Redo(Enumerable):
         """Returns 1 if all checked values are right, else 0."""
         sums = self.sums(SIGNS.index(item.prompt[0]))
         return Score(float(remaining([item.prompt[1], *completion], self.steps) == sums))
+
+
+    def first_error(self, item: Item, completion: str) -> int | None:
+        """Returns the place of the first value that is not the running sum of its place, before or after a redo."""
+        sums, values = self.sums(SIGNS.index(item.prompt[0])), [item.prompt[1]]
+        for place, one in enumerate(completion):
+            if one == REDO:
+                values = values[:-1]
+            elif len(values) < self.steps and one != sums[len(values)]:
+                return place
+            else:
+                values.append(one)
+        return None
+
+
+    def finish(self, item: Item, begun: str) -> str | None:
+        """Returns the missing running sums, and the last of them again up to the limit; None after a wrong value, or
+        without room.
+        """
+        sums, values = self.sums(SIGNS.index(item.prompt[0])), remaining([item.prompt[1], *begun], 2 * self.steps)
+        missing, room = "".join(sums[len(values) :]), self.steps + 1 - len(begun)
+        if values[: self.steps] != sums[: len(values)] or len(missing) > room:
+            return None
+        return missing + sums[-1] * (room - len(missing))
 
 
 def remaining(written: Sequence[str], steps: int) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.claims.testbeds.language.enumerable import CHOICES, Enumerable, EnumerableTask, drawn, enumerable_task
+from assay.claims.testbeds.language.enumerable import CHOICES, Enumerable, EnumerableTask, draw_keys, enumerable_task
 from assay.core.errors import AssayError
 
 LENGTH = 2
@@ -26,7 +26,7 @@ class Sparse(Enumerable):
             raise AssayError(f"{self}: answers must be 1 to {ANSWERS}")
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        return tuple((answer,) for answer in drawn(f"sparse {prompt}", self.answers, LENGTH))
+        return tuple((answer,) for answer in draw_keys(f"sparse {prompt}", self.answers, LENGTH))
 
 
 def stale(prompts: int = 8, answers: int = 4) -> EnumerableTask:
@@ -63,7 +63,7 @@ class Graded(Enumerable):
         return self.level(prompt)[0]
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
-        return tuple((answer,) for answer in drawn(f"graded {prompt}", self.level(prompt)[1], LENGTH))
+        return tuple((answer,) for answer in draw_keys(f"graded {prompt}", self.level(prompt)[1], LENGTH))
 
 
 def levels(prompts: int = 32, easy: float = 0.25, solved: int = 94) -> EnumerableTask:
@@ -101,7 +101,7 @@ class ManyWays(Enumerable):
 
     def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
         sizes = [1] if prompt < round(self.rare * self.prompts) else self.sizes
-        free = drawn(f"ways {prompt}", sum(sizes), LENGTH)
+        free = draw_keys(f"ways {prompt}", sum(sizes), LENGTH)
         ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
         return tuple(tuple(free[end - size : end]) for size, end in zip(sizes, ends, strict=True))
 

@@ -11,7 +11,7 @@ from assay.claims.testbeds.language.enumerable import DIGITS, SIGNS, TOKENS, Enu
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, Score
 from assay.rollouts import text
-from assay.tasks.language.prompts import Item
+from assay.tasks.language.items import Item
 
 STOP, STATES = DIGITS[0], DIGITS[1:]
 

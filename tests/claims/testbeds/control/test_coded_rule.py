@@ -9,7 +9,7 @@ import torch
 from assay.claims.testbeds.control.coded_rule import CodedRule
 from assay.claims.testbeds.control.regret import RegretTask
 from assay.core.record import Draw
-from assay.datasets.made import uniform_actor
+from assay.datasets.agents import uniform_actor
 from assay.engine import evaluation
 from assay.runs.catalogue import find_task
 from assay.tasks.control.stepping import Scripted

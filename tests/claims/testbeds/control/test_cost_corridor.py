@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from assay.claims.testbeds.control.cost_corridor import LANES, Corridor, corridor, within_budget
 from assay.claims.testbeds.control.regret import RegretTask
-from assay.datasets.made import uniform_actor
+from assay.datasets.agents import uniform_actor
 from assay.engine import evaluation
 from assay.runs.catalogue import find_task
 from assay.tasks.control.stepping import Scripted

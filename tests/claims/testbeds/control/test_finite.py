@@ -13,7 +13,7 @@ from assay.claims.testbeds.control.regret import RegretTask
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
-from assay.datasets.made import uniform_actor
+from assay.datasets.agents import uniform_actor
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.parts.sources.logged import Log, Logged, columns_of

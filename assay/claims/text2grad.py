@@ -1,0 +1,78 @@
+"""Token rewards from marks by hand, against the same marks summed at the end.
+
+Axes: B sequences, T decisions, S spans of an answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from assay.claims import About, Area, Claims, Edit, Exact, Measured, by_hand, marked, probes
+from assay.claims.marked import steps_by_hand, with_scores
+from assay.method import PLACES, Experience, Recipe
+from assay.methods.text2grad import marks_in, recipe
+from assay.parts import Signed
+
+
+def with_marks(data: Experience, summed: bool) -> Experience:
+    """Returns the experience with a mark on the last token of each step, or their sum at the end, as its reward."""
+    reward = torch.zeros_like(data.reward)
+    for row in range(len(data)):
+        steps = steps_by_hand(data, row)
+        for step in steps:
+            reward[row, steps[-1][-1] if summed else step[-1]] += 2.0 * data.column("step_score")[row, step[0]] - 1.0
+    return replace(data, reward=reward)
+
+
+def gap(ours: Recipe, summed: bool = False) -> float:
+    """Returns the gap to ppo's losses with the marks as rewards; in both, 0.05 KL is taken from every token."""
+
+    def losses(seen: probes.Seen) -> dict[str, Tensor]:
+        marks = replace(seen, experience=with_marks(seen.experience, summed))
+        return by_hand.ppo_of_tokens(by_hand.with_kl(marks, 0.05))
+
+    made = [partial(lambda one: with_scores(one()), one) for one in probes.ANY_OUTCOME]
+    return probes.formula_gap(ours, made, losses)
+
+
+def chat(prompts: Sequence[str]) -> list[str]:
+    """A critic that marks the first and third word of the first answer and the second of the third, if it is shown all
+    of the first; the second answer has no bad words, and for the fourth one line is missing.
+    """
+    shown = "Question:\nq\n" in prompts[0] and "answer:\n72\n" in prompts[0] and "1. 48/2=24\n2. so" in prompts[0]
+    first = "Good: none\nBad: 2\n\n**Good:** 1, 3 and 99\nBAD: 4, 5" if shown else ""
+    return [first, "good: 1\nbad: none", "Good:\nBad: 2", "Good: 1"][: len(prompts)]
+
+
+HEARD: tuple[tuple[float, ...] | None, ...] = ((1, 0.5, 1, 0, 0, 0.5, 0.5), (1,), (0.5, 0, 0.5), None)
+
+
+CLAIMS = Claims(
+    claims=(
+        Exact("its gradients are those of the formulas", lambda: gap(recipe()), at_most=1e-9),
+        Exact("with the marks summed at the end its gradients are those of the formulas",
+              lambda: gap(recipe(summed=True), True), at_most=1e-9, of="text2grad-summed"),
+        Exact("the program marks steps of a worked solution, and of what places may say, as by hand",
+              lambda: marked.program_gap(recipe()), equals=0.0),
+        Exact("a chat model's lists of good and bad words are read; an answer without both lists leaves training",
+              lambda: marked.chat_gap(recipe(), chat, HEARD), equals=0.0),
+        Exact("where no line break can be written each token is a step", lambda: marked.token_gap(recipe()),
+              equals=0.0),
+        Exact("with noise of a fifth the votes of 7 opinions are binomial, and a row's are its own",
+              lambda: marked.noise_gap(recipe()), at_most=0.03),
+        Exact("tasks without the field `steps` are refused", lambda: marked.accepted(recipe()), equals=0.0,
+              of="refusals"),
+        Measured("with one mark in ten wrong it learns faster than with the same marks summed at the end: mean pass "
+                 "rate over the run", "key-decisions:length=16", recipe(PLACES, noise=0.1),
+                 recipe(PLACES, noise=0.1, summed=True), Area("pass_rate"), margin=0.1, seeds=5, minutes=8.0, steps=30,
+                 about=About.HEADLINE),
+    ),
+    mutants=(
+        Edit("marks of 0 and 1", Signed.__call__, "2.0 * score_S - 1.0", "score_S"),
+        Edit("the first list counts", marks_in, "one[-1]", "one[0]"),
+        Edit("one list is enough", marks_in, "not all(found)", "not any(found)"),
+    ),
+)
