@@ -15,7 +15,7 @@ from assay.runs.options.training import TrainingOptions
 
 def add_plan_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `plan`."""
-    one.add_argument("name", help="a method of language tasks")
+    one.add_argument("name", metavar="METHOD", help="a method of language tasks")
     one.add_argument("--model", required=True, metavar="FOLDER|SIZE", help="a pretrained model, or a size such as 7B")
     one.add_argument("--gpus", type=int, required=True, metavar="N", help="number of GPUs, a power of two")
     one.add_argument("--gpu-memory", type=float, default=80.0, metavar="GB", help="memory of one GPU (default: 80)")
@@ -28,7 +28,7 @@ def add_plan_options(one: argparse.ArgumentParser) -> None:
 
 def add_reproduce_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `reproduce`."""
-    one.add_argument("folder", type=Path, help="run folder of a finished run")
+    one.add_argument("folder", metavar="RUN", type=Path, help="run folder of a finished run")
     one.add_argument("--out", type=Path, metavar="DIR", help="folder of the second run (default: RUN-again)")
     text = "relative difference of weights and score that counts as within (default: 0.0001)"
     one.add_argument("--tolerance", type=float, default=1e-4, metavar="X", help=text)
@@ -38,7 +38,7 @@ def add_reproduce_options(one: argparse.ArgumentParser) -> None:
 
 def add_report_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `report`."""
-    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
+    one.add_argument("folders", metavar="FOLDER", nargs="*", type=Path, help="runs, or folders that contain some")
     one.add_argument("--out", type=Path, metavar="FILE", help="page to write (default: report.html)")
     one.add_argument(
         "--csv", type=Path, metavar="FILE", help="also write the table as CSV: a row for each arm and task"
@@ -76,12 +76,12 @@ def add_list_options(one: argparse.ArgumentParser) -> None:
 
 def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.ArgumentParser) -> None:
     """Adds the options of both commands."""
-    evaluate.add_argument("folder", type=Path, help="run folder")
+    evaluate.add_argument("folder", metavar="RUN", type=Path, help="run folder")
     add_group(evaluate, ScoringOptions)
     add_group(evaluate, RebuiltOptions)
-    export.add_argument("folder", type=Path, help="run folder")
+    export.add_argument("folder", metavar="RUN", type=Path, help="run folder")
     text = "folder to create, or policy.pt, policy.pt2, policy.onnx for a control policy"
-    export.add_argument("target", type=Path, help=text)
+    export.add_argument("target", metavar="TARGET", type=Path, help=text)
     add_group(export, ScoringOptions, only={"checkpoint": ""})
     export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")
     text = "write the weights as a folder of torch.distributed.checkpoint"
@@ -121,7 +121,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     what = one.add_subparsers(dest="data_command", required=True, parser_class=Parser, metavar="COMMAND")
     text = "generate offline datasets of a task from a seed, with agents trained here"
     make = what.add_parser("make", help=text, description=text)
-    make.add_argument("task", help="task")
+    make.add_argument("task", metavar="TASK", help="task")
     kinds = "random, scripted, play (tasks with goals), medium, medium-replay, expert, medium-expert"
     make.add_argument("kinds", nargs="+", metavar="KIND", help=f"{kinds}; several kinds use one trained agent")
     make.add_argument("--method", help="method of the agent (default: sac for continuous actions, ppo for discrete)")
@@ -139,8 +139,8 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="DIR", help="folder (default: runs/data)")
     text = "convert an offline dataset; the suffix of TARGET names the format, no suffix means a Minari folder"
     convert = what.add_parser("convert", help=text, description=text)
-    convert.add_argument("source", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")
-    convert.add_argument("target", type=Path, help=".safetensors, .npz, .hdf5, or a new folder")
+    convert.add_argument("source", metavar="SOURCE", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")
+    convert.add_argument("target", metavar="TARGET", type=Path, help=".safetensors, .npz, .hdf5, or a new folder")
     text = "print rows, episodes, returns, quality (TQ), coverage (SACo) and hash of offline datasets"
     show = what.add_parser("describe", help=text, description=text)
     show.add_argument("files", nargs="+", metavar="FILE")

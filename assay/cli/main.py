@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     add_reading_commands(command)
     add_train_options(command("train", "train a method on a task (without a method: a short demonstration)"))
     one = command("resume", "resume an interrupted run")
-    one.add_argument("folder", type=Path, help="run folder")
+    one.add_argument("folder", metavar="RUN", type=Path, help="run folder")
     one.add_argument("--ranks", type=int, metavar="N", help="processes that share the shards (default: as before)")
     one.add_argument("--gatherers", type=int, metavar="N", help="processes that sample (default: as before)")
     add_code_option(one)
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         command("export", text),
     )
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
-    one.add_argument("file", type=Path, help="Python file that defines it")
+    one.add_argument("file", metavar="FILE", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))
     add_compare_options(command("compare", "train several methods on the same tasks and seeds, and compare them"))
     add_ablate_options(command("ablate", "find which parts carry the difference between two methods"))
@@ -79,12 +79,12 @@ def add_reading_commands(command: Command) -> None:
     """Adds the commands that show methods: list, show, diff."""
     add_list_options(command("list", "list methods to start with, families, or the methods of a family"))
     one = command("show", "show a method: formula, changes to its base, departures from the paper, claims, verdicts")
-    one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
+    one.add_argument("name", metavar="METHOD", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
     one.add_argument("--all", action="store_true", help="also list all settings")
     one.add_argument("--task", help="show the preset and the settings that it has on this task")
     one = command("diff", "show the parts and settings in which a method differs from its base or another method")
-    one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
-    one.add_argument("other", nargs="?", help="the method to compare with (default: the base of NAME)")
+    one.add_argument("name", metavar="METHOD", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
+    one.add_argument("other", nargs="?", metavar="OTHER", help="another method (default: the base of METHOD)")
     one.add_argument("--kind", help="kind of task to compare on (default: the first that both work on)")
     add_former_name(one, "--world", "kind")
 
@@ -92,7 +92,7 @@ def add_reading_commands(command: Command) -> None:
 def add_serving_commands(command: Command) -> None:
     """Adds the commands that answer over HTTP: watch, serve."""
     one = command("watch", "serve the same page in a browser, updated while runs are training")
-    one.add_argument("folder", type=Path, help="run folder, or a folder that contains some")
+    one.add_argument("folder", metavar="FOLDER", type=Path, help="run folder, or a folder that contains some")
     one.add_argument(
         "--host", default="127.0.0.1", help="address to bind; any but 127.0.0.1 makes the page visible on the network"
     )

@@ -10,12 +10,15 @@ from assay.core.errors import AssayError
 from assay.report import sheet
 from assay.report.console import console
 from assay.report.overview import print_overview
+from assay.runs import method_index
 
 
 def list_methods(options: argparse.Namespace) -> int:
     """`assay list`: an overview, which needs no torch; the methods of a family or of other filters; or all of them."""
     if options.only is not None and options.family is not None:
         raise AssayError(f"the family is '{options.only}' and --family '{options.family}'. Leave one of them out.")
+    if options.only is not None and method_index.key_of(options.only.partition(":")[0]) is not None:
+        raise AssayError(f"'{options.only}' is a method, not a family. To read about it: assay show {options.only}")
     family = options.only if options.family is None else options.family
     filters = (family, options.kind, options.changes, options.verdict)
     if not any(one is not None for one in filters) and not options.all and not options.json:

@@ -4,9 +4,35 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from assay.core.hints import option_hint
+from assay.core.hints import nearest, option_hint
+
+FEW = 12
+"""Options that a line of usage may list; of a command with more it says only that there are some."""
+
+
+class Help(argparse.HelpFormatter):
+    """argparse's help, whose usage does not repeat a long list of options before the reader has seen what they are."""
+
+    def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
+        """Adds the usage, with `[options]` in the place of more than FEW."""
+        listed = list(actions)
+        named = [one for one in listed if one.option_strings]
+        if usage is None and len(named) > FEW:
+            words = [one.option_strings[-1] + f" {one.metavar or one.dest.upper()}" for one in named if one.required]
+            words += [argument_word(one) for one in listed if not one.option_strings]
+            usage = " ".join(["%(prog)s [options]", *words])
+        super().add_usage(usage, listed, groups, prefix)
+
+
+def argument_word(action: argparse.Action) -> str:
+    """Returns how a usage shows an argument: in brackets if it may be left out, with dots if there may be several."""
+    word = str(action.metavar or action.dest)
+    if action.nargs in ("*", "+"):
+        word = f"{word} [{word} ...]"
+    return f"[{word}]" if action.nargs in ("?", "*") else word
 
 
 class Parser(argparse.ArgumentParser):
@@ -15,7 +41,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **{"allow_abbrev": False, **settings})
+        super().__init__(*arguments, **{"allow_abbrev": False, "formatter_class": Help, **settings})
 
     def error(self, message: str) -> NoReturn:
         """Prints the error in one line on stderr and exits with code 2."""
@@ -23,7 +49,17 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses the words of a command; unknown ones are an error of the command, which names the nearest option."""
+        """Parses the words of a command; unknown ones are an error of the command, which names the nearest option, and
+        so is a command that does not exist. Without any word it prints the help.
+        """
+        words = list(sys.argv[1:] if args is None else args)
+        known = [name for one in self._actions if isinstance(one, argparse._SubParsersAction) for name in one.choices]
+        if known and not words:
+            self.print_help(sys.stderr)
+            raise SystemExit(2)
+        if known and words[0] not in known and not words[0].startswith("-"):
+            near = nearest(words[0], known)
+            self.error(f"there is no command '{words[0]}'." + (f" Did you mean '{near}'?" if near else ""))
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             one: argparse.ArgumentParser = self

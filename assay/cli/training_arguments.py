@@ -23,7 +23,7 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
 
 def add_train_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `train`."""
-    one.add_argument("name", nargs="?", help="method, METHOD:VARIANT or a file FILE.py (default: grpo)")
+    one.add_argument("name", metavar="METHOD", nargs="?", help="a method, METHOD:VARIANT or FILE.py (default: grpo)")
     one.add_argument("--task", help="task: a name, a Gymnasium id, FILE.jsonl, or FILE.py:NAME (default: the method's)")
     add_run_options(one)
     for group in (SeedOptions, PlacementOptions, GatherOptions, LoggerOptions):
@@ -64,7 +64,7 @@ def add_ablate_options(one: argparse.ArgumentParser) -> None:
 
 def add_tune_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `tune`."""
-    one.add_argument("name", help="method")
+    one.add_argument("name", metavar="METHOD", help="method")
     one.add_argument("--task", required=True, help="task")
     one.add_argument("search", nargs="+", metavar="PATH=LOW:HIGH[:log]", help="a setting and its range, or PATH=A,B,C")
     one.add_argument("--trials", type=int, default=16, metavar="N", help="number of trials (default: 16)")
@@ -95,7 +95,7 @@ number_or_auto.__name__ = "number of seeds, or auto"  # argparse prints this nam
 
 def add_claim_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `claim`."""
-    one.add_argument("name", nargs="?", help="method")
+    one.add_argument("name", metavar="METHOD", nargs="?", help="method")
     one.add_argument(
         "--all", action="store_true", help="measure all methods with a stale or missing verdict, oldest first"
     )

@@ -102,6 +102,9 @@ def verdict_block(
     if not verdict["claims"]:
         rows.append([sheet.cell(""), sheet.cell("it states no claims: add CLAIMS or METHOD.claims to its file")])
     caption = f"written to {verdict['file']}" if verdict.get("file") else ""
+    if stamps.UNKNOWN in (states or {}).values():
+        mark = f"?  measured on another kind of machine; here: assay claim {verdict['name']} --stamp"
+        caption = "\n".join(filter(None, (mark, caption)))
     return sheet.table(title, ("verdict", "claim", "found", "expected"), rows, caption=caption)
 
 

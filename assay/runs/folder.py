@@ -46,6 +46,7 @@ CONTENTS = {
     "checkpoints": "everything needed to resume the run; verified when read",
     PICTURE: "the learning curve",
     "learning_curve.svg": "the learning curve, for print",
+    "tensorboard": "event files: tensorboard --logdir FOLDER",
     "video": "held-out episodes, filmed by `assay evaluate --video`",
     "replay.txt": "why this run cannot be replayed bit by bit",
     "handed.json": "hashes of the states that phases handed on",

@@ -314,6 +314,23 @@ def test_a_corrupt_checkpoint_is_noted_and_the_one_before_is_used(assay: Command
     assert answered(assay("resume", run_folder, "--json")) == facts
 
 
+def test_without_a_word_the_commands_are_listed(assay: Command) -> None:
+    code, out, errors = assay()
+    assert (code, out) == (2, "")
+    assert all(f"\n    {name} " in errors for name in ("train", "list", "compare"))
+
+
+def test_usage_does_not_repeat_a_long_list_of_options(assay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for command, words in {
+        "train": "[options] [METHOD]",
+        "tune": "[options] --task TASK METHOD PATH=LOW:HIGH[:log] [PATH=LOW:HIGH[:log] ...]",
+        "compare": "[options] --task TASK METHOD [METHOD ...]",
+        "diff": "[-h] [--json] [--kind KIND] METHOD [OTHER]",
+    }.items():
+        assert assay(command, "--help")[1].splitlines()[0] == f"usage: assay {command} {words}"
+
+
 def test_help_needs_no_torch_so_that_it_is_quick_and_an_early_ctrl_c_is_clean() -> None:
     code = "import sys; from assay.cli import main; main.parser().format_help(); assert 'torch' not in sys.modules"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
@@ -478,15 +495,16 @@ def test_what_cannot_be_trained_is_refused_in_one_sentence(
 
 
 OTHERS = {
-    "no command": ([], "required: COMMAND"),
-    "unknown command": (["trian"], "invalid choice: 'trian'"),
+    "unknown command": (["trian"], "there is no command 'trian'. Did you mean 'train'?"),
+    "a command of another program": (["install"], "there is no command 'install'. (see 'assay --help')"),
+    "a method in the place of a family": (["list", "grpo"], "a method, not a family. To read about it: assay show"),
     "show an unknown method": (["show", "grpoo"], "Did you mean 'grpo'?"),
     "a family that is not": (["list", "foo"], "Choose one of: credit assignment"),
     "two families": (["list", "safe", "--family", "offline"], "the family is 'safe' and --family 'offline'"),
     "a slot that no method changes": (["list", "--changes", "foo"], "--changes is 'foo'"),
     "a difference on no kind of task": (["diff", "grpo", "--kind", "moon"], "no kind of task 'moon' to compare on"),
     "a difference of worlds apart": (["diff", "sft", "sac"], "have no kind of task in common"),
-    "show nothing": (["show"], "required: name"),
+    "show nothing": (["show"], "required: METHOD"),
     "a beginning of an option of data": (["data", "make", "bandit", "random", "--ep", "1"], "Did you mean --episodes?"),
     "claim an unknown method": (["claim", "pppo"], "Did you mean 'ppo'?"),
     "compare an unknown method": (["compare", "ppo", "a2cc", "--task", "bandit"], "Did you mean 'a2c'?"),

@@ -66,7 +66,7 @@ FEW_CUT = Limit(
     is_bad=lambda share: share > 0.5,
     counts="above",
     text="{value:.0%} of the answers were cut at the length limit for {steps} steps: they are judged unfinished. Raise "
-    "the task's limit, or train a warm-up that ends its answers",
+    "the limit (--max-tokens), or train a warm-up that ends its answers",
 )
 
 
