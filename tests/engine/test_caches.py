@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._inductor.runtime import cache_dir_utils
 
 from assay.engine import caches
 from assay.engine.engine import Engine
@@ -70,6 +69,8 @@ def test_torch_reads_the_variables_and_a_used_folder_is_warm(tmp_path: Path) -> 
     assert caches.compiled_before() == ("", False)
     caches.keep_compiled()
     folder = tmp_path / "caches" / "compile"
+    from torch._inductor.runtime import cache_dir_utils  # imports the compiler: not while tests are collected
+
     assert cache_dir_utils.cache_dir() == str(folder)
     assert cache_dir_utils.triton_cache_dir(0) == str(folder / "triton")
     assert caches.compiled_before() == (str(folder), False)

@@ -42,8 +42,9 @@ from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.items import Item
 from assay.tasks.language.prompts import PromptTask
+from tests.optional import Optional
 
-transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+transformers = Optional("transformers")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
 
 SIZES = {

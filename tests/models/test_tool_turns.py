@@ -13,8 +13,6 @@ from assay.rollouts.text import Message, ToolResults
 from assay.tasks.language.tool_calls import MARKS, format_of
 from tests.models.test_conversations import TEMPLATES, save_chat_model
 
-pytest.importorskip("transformers")
-
 END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 LINE = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
 QWEN = (

@@ -24,8 +24,9 @@ from assay.runs import run
 from assay.runs.options import LanguageOptions, RunOptions
 from assay.runs.plan import Plan, make_plan, plan_of
 from assay.runs.progress import Mode
+from tests.optional import Optional
 
-transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+transformers = Optional("transformers")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
 
 SIZES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from assay.claims.testbeds.control.cost_corridor import LANES, Corridor, corridor, within_budget
 from assay.claims.testbeds.control.regret import RegretTask
@@ -16,6 +15,8 @@ from assay.tasks.control.stepping import Scripted
 
 def by_linear_program(here: Corridor, budget: float) -> float:
     """max sum mu R subject to the flow of occupancies mu(s, a) >= 0 from even starts, and sum mu C <= budget."""
+    from scipy.optimize import linprog  # half a second: not while tests are collected
+
     num_states, num_actions, _ = here.finite.successors.shape
     flow, first = np.zeros((num_states, num_states * num_actions)), np.zeros(num_states)
     first[:LANES] = 1.0 / LANES

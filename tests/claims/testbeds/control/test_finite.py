@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import linprog
 
 from assay.claims.testbeds.control.finite import Finite, shaped, states_of
 from assay.claims.testbeds.control.logged_tree import DEPTH, WIDTH
@@ -34,6 +33,8 @@ def finite_of(address: str) -> tuple[RegretTask, Finite]:
 
 def value_by_linear_program(finite: Finite) -> np.ndarray:
     """min sum V subject to V(s) >= R(s, a) + (1 - stop) mean V(s') for all s, a."""
+    from scipy.optimize import linprog  # half a second: not while tests are collected
+
     num_states, num_actions, branching = finite.successors.shape
     rows, bounds = [], []
     for state in range(num_states):
