@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
-import os
 import pickle
 import socket
 import threading
@@ -44,7 +43,7 @@ POLL = 1e-4
 SIGNED = hashlib.sha256().digest_size
 """Bytes of a signature."""
 RANKS_KEY = "ASSAY_RANKS_KEY"
-"""Environment variable with the key that the ranks of torchrun share; ranks that a run starts have one of their own."""
+"""Environment variable with the key of ranks on several machines; on one machine each run draws its own."""
 GPU = torch.device("cuda")
 """A GPU without a number: each rank has its own."""
 SHARE = "Use fewer ranks, or --device cuda:0, which all ranks then share"
@@ -329,18 +328,6 @@ def connected(port: int, rank: int, num: int, listener: socket.socket | None = N
     how = {"is_master": not rank, "timeout": CONNECT, "wait_for_workers": False, **given}
     store = distributed().TCPStore("127.0.0.1", port, **how)
     return Gloo(store, rank, num, "127.0.0.1", key=key)
-
-
-def join_ranks() -> Gloo:
-    """Returns a rank of the processes that torchrun has started, from its environment variables; the key of all ranks
-    is that of `RANKS_KEY`, empty if it is not set.
-    """
-    from torch.distributed.rendezvous import rendezvous
-
-    store, rank, num = next(iter(rendezvous("env://", timeout=CONNECT)))
-    store.set_timeout(CONNECT)
-    key = os.environ.get(RANKS_KEY, "").encode()
-    return Gloo(store, rank, num, local=int(os.environ.get("LOCAL_RANK", rank)), key=key)
 
 
 # ---------------------------------------------------------------------------------------------------- bytes

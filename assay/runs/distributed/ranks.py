@@ -8,7 +8,6 @@ checkpoints, so a run resumes on any number of ranks.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import secrets
 import signal
@@ -30,9 +29,10 @@ from assay.core.record import Experience, State
 from assay.core.slots import Scene
 from assay.engine.batch_shards import Ranks
 from assay.engine.gathering import Gatherers
-from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected, join_ranks
+from assay.engine.gloo import CONNECT, Gloo, Order, RankLost, connected
 from assay.engine.loop import Loop, freeze_states, thaw_states
 from assay.engine.machine import repeatable, tuned
+from assay.engine.torchrun import join_ranks, of_torchrun
 from assay.runs.plan import Plan
 from assay.runs.signals import STOPS, end_with
 from assay.runs.user_code.loading import load
@@ -300,14 +300,6 @@ def written(loop: Loop, folder: Path) -> list[store.Slice]:
 
 
 # ---------------------------------------------------------------------------------------------------- torchrun
-def of_torchrun() -> tuple[int, int] | None:
-    """Returns (rank, number of ranks) if torchrun has started this process, else None."""
-    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    if not all(os.environ.get(name) for name in names) or os.environ["WORLD_SIZE"] == "1":
-        return None
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
 def followed(num: int | None) -> bool:
     """Follows rank 0 if torchrun has started this process as another one of several ranks; returns whether it did."""
     there = of_torchrun() if num and num > 1 else None
