@@ -90,9 +90,5 @@ METHOD = Method(
         "not be read (`of_rows` counts each answer once)",
         "on tasks whose tokens cannot write a line break a step is one token",
     ),
-    pilots=(
-        "its claims are not measured yet; seeds 0 and 1 of key-decisions:length=16 after 60 steps (x86-64), seven "
-        "votes with 20 % noise: 0.98 and 0.97, grpo 0.84 and 0.94; a single vote with 20 and 40 % noise, seed 0: 0.97 "
-        "and 0.90",
-    ),
+    pilots=("seeds 0 and 1 were looked at with 60 steps while the testbed was chosen",),
 )
