@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from assay.claims import Claims, Edit, Exact, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.ladder import dirty
-from assay.method import Draw, Experience, Progress, Recipe, Scene, State
+from assay.method import READING, Draw, Experience, Progress, Recipe, Scene, State
 from assay.methods.qwenlong_l1 import ChatSame, Either, Growing, at_once, phased, recipe, stands_in
 from assay.parts import Pool
 from assay.tasks.language.household import household
@@ -118,6 +118,12 @@ CLAIMS = Claims(
               equals=0.0),
         Exact("in one phase every pass has all prompts", whole_passes, equals=0.0, of="a variant"),
         Exact("states, conversations and inputs above the last limit are refused", accepted, equals=0.0, of="refusals"),
+        Measured("where the longest inputs ask for five digits they are solved more often than with all lengths at "
+                 "once, after as many tokens", "stretched", recipe(READING), at_once(READING), Final("pass_rate"),
+                 margin=0.1, seeds=5, looks=2, steps=120, minutes=4.0, about=About.HEADLINE),
+        Measured("where they ask for four, in three quarters of the steps, they are solved less often: a control",
+                 "stretched:digits=4", recipe(READING), at_once(READING), Final("pass_rate"), Expect.BELOW, seeds=5,
+                 looks=2, steps=90, minutes=4.0, about=About.COMPONENT),
     ),
     mutants=(
         Edit("mastered prompts come back", Growing.weights, "1.0 / np.maximum(success_P, self.floor)",

@@ -176,4 +176,5 @@ METHOD = Method(
         "able to read it",
         "not measured: scores against the start's order and against raw demonstrations",
     ),
+    pilots=("pilot seed 1000 of reading:digits=4: 0.50 after 64,576 tokens, grpo 0.11 after 61,440",),
 )

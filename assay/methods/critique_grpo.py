@@ -65,8 +65,8 @@ METHOD = Method(
         "the policy must read feedback: a transformer from scratch does not, a pretrained model does",
     ),
     results=(
-        "the headline is undecided with ten seeds: right 0.19 more often than grpo (0.06 to 0.27, margin 0.1). It ends at "
-        "0.28 to 0.32 with every seed, grpo at 0 or at 0.25, as it finds one of four codes by chance or none",
+        "the headline is undecided with ten seeds: right 0.19 more often than grpo (0.06 to 0.27, margin 0.1). It ends "
+        "at 0.28 to 0.32 with every seed, grpo at 0 or at 0.25, as it finds one of four codes by chance or none",
         "shaped weights gain 0.005 (-0.001 to 0.013) on the probability itself, undecided: one row in eight is refined",
     ),
     pilots=("seed 0 was looked at before, with 40,960 and 122,880 tokens",),

@@ -98,5 +98,9 @@ METHOD = Method(
         "kappa is constant and the KL that of the sampled token; theirs is adaptive, over the vocabulary",
         "no weight that fades marks after 48 tokens; no clipped value loss; a step is never skipped",
     ),
-    pilots=("its claim is not measured yet, and no run was looked at",),
+    pilots=(
+        "the claim was stated for 16 tokens; on pilot seed 1000 both were equal there after 60 steps (mean pass rate "
+        "0.36 and 0.36), since 256 answers a step average out what 16 marks add; with 64 tokens they end at 0.23 and "
+        "0.05",
+    ),
 )

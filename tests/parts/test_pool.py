@@ -10,6 +10,7 @@ import pytest
 from assay import recipes
 from assay.claims import probes
 from assay.claims.testbeds.language.ladder import dirty, free, ladder
+from assay.claims.testbeds.language.stretched import stretched
 from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.parts.curricula.in_order import InOrder
@@ -100,6 +101,15 @@ def test_a_ladder_gives_less_and_less_of_one_answer() -> None:
     assert asked[-1].prompt == task.items.item(1, 1).prompt
     assert all(task.items.verify(item, item.answer + "7").value == 1.0 for item in asked)
     assert task.items.verify(asked[0], str((int(asked[0].answer) + 1) % 10)).value == 0.0
+
+
+def test_a_longer_stretched_input_asks_for_more_of_one_answer() -> None:
+    task = stretched(prompts=3, digits=4)
+    asked = [task.items.item(start, 0) for start in range(4, 8)]
+    longest = task.items.item(1, 1)
+    assert [len(item.prompt) for item in asked] == [len(item.answer) for item in asked] == [1, 2, 3, 4]
+    assert all(longest.answer.startswith(item.answer) for item in asked)
+    assert (asked[-1].prompt, asked[-1].answer) == (longest.prompt, longest.answer)
 
 
 def test_free_answers_are_right_at_any_length() -> None:

@@ -14,6 +14,7 @@ from assay.claims.testbeds.language.places import key_decisions, lock, reading
 from assay.claims.testbeds.language.redo import redo
 from assay.claims.testbeds.language.repeatable import repeatable
 from assay.claims.testbeds.language.sparse import levels, many_ways, stale
+from assay.claims.testbeds.language.stretched import stretched
 from assay.claims.testbeds.language.walk import register_walk
 from assay.core.slots import Task
 
@@ -36,4 +37,5 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "dirty": dirty,
     "ladder": ladder,
     "free": free,
+    "stretched": stretched,
 }
