@@ -130,6 +130,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             "tasks/adapters/gymnasium_workers.py: self.pipe.recv()",
         )},
         "assay/tasks/adapters/envpool.py: self.pool.recv()": "EnvPool offers no deadline: its threads answer",
+        "assay/tasks/adapters/envpool.py: pool.recv()": "EnvPool offers no deadline: its threads answer",
         "assay/runs/distributed/gpu_memory.py: self.memory.wait()": "CUDA offers no deadline: the GPU copies weights",
         **{f"assay/runs/distributed/{where}": reason for where, reason in (
             ("ranks.py: child.pipe.recv()", "until ranks are read elsewhere: poll() found something in the pipe"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -24,8 +24,8 @@ from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.categorical import CategoricalPolicy
 from assay.models.model import Policy
-from assay.ops.distributions import normal_logp, normal_sample
-from tests.claims.breaking import assert_caught, not_covered
+from assay.ops.distributions import categorical_logp, normal_logp, normal_sample
+from tests.claims.breaking import assert_caught, finding, not_covered
 
 
 # ------------------------------------------------------------------------------------------------------------- actors
@@ -37,8 +37,7 @@ class Broken(CategoricalPolicy):
         self.mistake = mistake
 
     def logits(self, context: Context) -> Tensor:
-        ignores = self.mistake == "masked"
-        return super().logits({name: value for name, value in context.items() if not (ignores and name == MASK)})
+        return super().logits(unmasked(context) if self.mistake == "masked" else context)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         action, logp = super().act(context, uniform)
@@ -50,6 +49,8 @@ class Broken(CategoricalPolicy):
             return torch.zeros_like(action), logp
         if self.mistake == "repeats":
             return (action + torch.randint(0, 3, action.shape)) % 3, logp
+        if self.mistake == "record":
+            return action, categorical_logp(super().logits(unmasked(context)), action)
         return action, logp
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
@@ -60,7 +61,13 @@ class Broken(CategoricalPolicy):
             logp = logp - logp.mean(0, keepdim=True)
         if self.mistake == "dtype":
             logp = logp + (1.0 if logp.dtype == torch.float32 else 0.0)
-        return Scored(logp.detach() if self.mistake == "learns" else logp)
+        if self.mistake == "entropy":
+            batch = replace(batch, context=unmasked(batch.context))
+        return Scored(logp.detach() if self.mistake == "learns" else logp, super().score(batch, needs).entropy)
+
+
+def unmasked(context: Context) -> Context:
+    return {name: value for name, value in context.items() if name != MASK}
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,15 @@ LAWS = ("finite", "normalised", "agree", "frequencies", "repeats", "rows_alone",
 @pytest.mark.parametrize("law", [*LAWS, "runs"])
 def test_law_catches_a_broken_actor(law: str) -> None:
     assert_caught(ACTOR, law, Actor(law))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"), [("entropy", "the entropy with a mask is"), ("record", "acting recorded")]
+)
+def test_law_of_masks_sees_entropies_and_what_acting_records(mistake: str, says: str) -> None:
+    """The actor is sound wherever nothing is forbidden."""
+    assert finding(ACTOR, "agree", Actor(mistake)).held
+    assert says in finding(ACTOR, "masked", Actor(mistake)).detail
 
 
 def test_every_law_of_actors_is_shown_to_fail() -> None:

@@ -28,7 +28,7 @@ from assay.claims.laws.laws import (
     shown,
 )
 from assay.core.errors import AssayError
-from assay.core.record import Draw, pad
+from assay.core.record import Draw, Experience, Need, pad
 from assay.core.spaces import MASK, Discrete, MultiDiscrete, Spec, num_options
 from assay.ops import random
 from assay.claims.laws.actor_cases import (
@@ -151,9 +151,26 @@ def masked(part: Any, case: ActorCase) -> Iterator[str]:
     context = {name: value.flatten(0, 1) for name, value in record.context.items()}
     uniform = random.uniform_tensor(Draw(5), (len(record), actor.num_draws)).double()
     with torch.no_grad():
-        taken = [actor.act(context, draws)[0] for draws in (None, uniform)]
-    if not all(bool(permits(action).all()) for action in taken):
+        (mode, _), (drawn, noted) = (actor.act(context, draws) for draws in (None, uniform))
+    if not all(bool(permits(action).all()) for action in (mode, drawn)):
         yield "it takes a forbidden option"
+        return
+    if "agree" not in getattr(part, "breaks", {}):
+        again = scores(actor, replace(record, action=drawn.unsqueeze(1))).squeeze(1)
+        if gap(again, noted) > LOOSE:
+            yield f"acting recorded {shown(noted)} with a mask, score gives {shown(again)}"
+    yield from masked_entropy(actor, record, permits(record.action))
+
+
+def masked_entropy(actor: Any, record: Experience, permitted: Tensor) -> Iterator[str]:
+    """Yields what is wrong if an actor that has an entropy counts forbidden actions in it; rows are all actions."""
+    logp = scores(actor, record).squeeze(1)
+    found = actor.score(record, frozenset({Need.ENTROPY})).entropy
+    if found is None or len(permitted.unique()) == 1:
+        return
+    expected = -(logp[permitted].exp() * logp[permitted]).sum()
+    if gap(found.detach().squeeze(1), expected.expand(len(record))) > LOOSE:
+        yield f"the entropy with a mask is {shown(found)}, that of the allowed options is {shown(expected)}"
 
 
 @law("float32 and float64 agree")

@@ -7,7 +7,7 @@ not in any extra of Assay: `pip install envpool`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -20,11 +20,11 @@ from assay.core.errors import AssayError
 from assay.core.record import State
 from assay.core.slots import Simulation
 from assay.core.slots.simulations import Answers
-from assay.core.spaces import Box, Context, Spec
+from assay.core.spaces import MASK, Box, Context, Spec
 from assay.tasks.adapters.gymnasium import SMALL_TASKS
 from assay.tasks.adapters.gymnasium_instances import reset_seed
-from assay.tasks.adapters.gymnasium_masks import refuse_masks
-from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
+from assay.tasks.adapters.gymnasium_masks import find_reader
+from assay.tasks.adapters.gymnasium_spaces import Port, check_allowed, port_of
 from assay.tasks.control.stepping import SteppedTask
 
 PREFIX = "envpool:"
@@ -47,6 +47,11 @@ def made(id: str, num: int, seeds: Sequence[int]) -> tuple[Any, Any, Any]:
         warnings.simplefilter("ignore", UserWarning)  # bounds are cast to float32
         pool = envpool().make(id, env_type="gymnasium", num_envs=num, batch_size=1, seed=list(seeds))
         return pool, pool.observation_space, pool.action_space
+
+
+def own(value: Any) -> Any:
+    """Returns the part of the one instance that has answered; entries of dictionaries one by one."""
+    return {name: own(part) for name, part in value.items()} if isinstance(value, Mapping) else value[0]
 
 
 class Pool:
@@ -73,6 +78,7 @@ class Pool:
         short = [reset_seed(int(seed), 0) >> 1 for seed in self.seeds]  # EnvPool takes 31 bits
         self.pool, _, self.space = made(self.id, self.num, short)
         self.taken: list[list[Tensor]] = [[] for _ in range(self.num)]
+        self.allowed: list[np.ndarray | None] = [None] * self.num
         self.pool.async_reset()
         self.flying = self.num
         return self._received(self.num)[1]
@@ -81,6 +87,7 @@ class Pool:
         """Steps these instances."""
         action = action.detach().cpu()
         for row, one in zip(rows.tolist(), action, strict=True):
+            self._check_allowed(row, one)
             self.taken[row].append(one.clone())
         chosen = np.stack(self.port.actions(action)).astype(self.space.dtype)
         self.pool.send(chosen, rows.astype(np.int32))
@@ -120,12 +127,30 @@ class Pool:
         found = [self.pool.recv() for _ in range(num)]
         self.flying -= num
         found.sort(key=lambda one: int(one[4]["env_id"][0]))
-        refuse_masks(found[0][4])
         rows = np.array([int(one[4]["env_id"][0]) for one in found])
-        context = self.port.context([self.port.row(one[0][0]) for one in found])
+        context = self.port.context([self._row(int(row), one) for row, one in zip(rows, found, strict=True)])
         reward = torch.tensor([float(one[1][0]) for one in found])
         terminal, truncated = (torch.tensor([bool(one[place][0]) for one in found]) for place in (2, 3))
         return rows, context, reward, terminal & ~truncated, truncated, None
+
+    def _row(self, row: int, answer: Any) -> dict[str, np.ndarray]:
+        """Returns the context of an instance's answer; what an instance allows after an end is not asked."""
+        seen, ended = own(answer[0]), bool(answer[2][0] or answer[3][0])
+        found = self.port.row(seen)
+        if self.port.masks is not None:
+            found[MASK] = self.port.masks.allowed(self.port.masks.read(None, seen, own(answer[4])), ended=ended)
+            self.allowed[row] = None if ended else found[MASK]
+        return found
+
+    def _check_allowed(self, row: int, chosen: Tensor) -> None:
+        """Raises AssayError for a forbidden action; that of the step after an end is ignored."""
+        allowed = self.allowed[row]
+        if allowed is None:
+            return
+        try:
+            check_allowed(self.port.action, allowed, chosen.numpy())
+        except AssayError as error:
+            raise AssayError(f"task '{PREFIX}{self.id}': {error} (instance {row})") from error
 
 
 @dataclass(frozen=True)
@@ -150,8 +175,11 @@ def envpool_task(name: str) -> SteppedTask:
         near = get_close_matches(id, known, n=1, cutoff=0.0)[0]
         raise AssayError(f"EnvPool has no environment '{id}'. The nearest is '{near}': --task {PREFIX}{near}")
     pool, seen, taken = made(id, 1, [0])
-    port = unmasked(port_of(seen, taken, name))
-    spec = Spec(port.observation, port.action, int(pool.config["max_episode_steps"]))
+    pool.async_reset()
+    first = pool.recv()
+    port = port_of(seen, taken, name, masks_from=find_reader(None, own(first[0]), first[4]))
+    masked = port.masks is not None
+    spec = Spec(port.observation, port.action, int(pool.config["max_episode_steps"]), masked=masked)
     family = str(envpool().registration.registry.specs[id][0])
     tuned = "classic" if id in SMALL_TASKS else "general"
     preset = "mujoco" if isinstance(port.action, Box) and "mujoco" in family else tuned

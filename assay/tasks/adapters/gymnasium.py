@@ -112,13 +112,8 @@ def gymnasium_task(id: str, *, vector: bool = False, horizon: int | None = None)
     task = replace(task, registered=True)
     if not vector:
         return task
-    if gymnasium.spec(id).vector_entry_point is None or task.spec.masked:
-        why = (
-            "has action masks, which vector implementations do not pass on"
-            if task.spec.masked
-            else ("has no vector implementation")
-        )
-        raise AssayError(f"task '{id}' {why}. Use gymnasium_task('{id}')")
+    if gymnasium.spec(id).vector_entry_point is None:
+        raise AssayError(f"task '{id}' has no vector implementation. Use gymnasium_task('{id}')")
     return replace(task, make=partial(make_vector, id, task.spec))
 
 

@@ -15,7 +15,7 @@ from assay.core.faults import at_place
 from assay.core.record import Draw, State
 from assay.core.spaces import MASK, Context, Spec
 from assay.ops.random import hashed
-from assay.tasks.adapters.gymnasium_spaces import Port, split_choices
+from assay.tasks.adapters.gymnasium_spaces import Port, check_allowed
 
 NO_LIMIT = 0
 """The horizon of an environment whose episodes have no known maximum; it is never simulated."""
@@ -130,8 +130,7 @@ class Instances:
                 self._episode[row] += 1
                 self._begin(row)
             else:
-                if self.port.masks is not None:
-                    self._check_allowed(row, rows[row])
+                self._check_allowed(row, rows[row])
                 self._taken[row].append(rows[row].copy())
                 results[:, row] = self._advance(row, decided)
         return results
@@ -206,12 +205,12 @@ class Instances:
             self._seen[row][MASK] = self.port.masks.allowed(raw, ended=ended)
 
     def _check_allowed(self, row: int, chosen: np.ndarray) -> None:
-        choices = split_choices(self.port.action, self._seen[row][MASK])
-        for place, (choice, option) in enumerate(zip(choices, np.reshape(chosen, -1), strict=True)):
-            if not choice[int(option)]:
-                which = f" of choice {place}" if len(choices) > 1 else ""
-                fix = "This policy does not read action masks. Use a method whose actor does, such as ppo or dqn"
-                raise self._fault(row, f"action {int(option)}{which} was chosen, which the mask forbids. {fix}")
+        if self.port.masks is None:
+            return
+        try:
+            check_allowed(self.port.action, self._seen[row][MASK], chosen)
+        except AssayError as error:
+            raise self._fault(row, str(error)) from error
 
     def _advance(self, row: int, action: Any) -> tuple[float, bool, bool, float]:
         try:

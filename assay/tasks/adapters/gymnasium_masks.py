@@ -6,14 +6,15 @@ An environment reports its mask in one of three places, looked for in this order
     method         `action_masks()` of the environment or of one of its wrappers
     info           info["action_mask"] of reset and step
 
-1 or True allows an option. The mask of several choices has their options one after the other, or, where they are one
-numbered choice (see `gymnasium_spaces`), one entry for each combination.
+Vector environments report the masks of all instances in the same places, those of `action_masks()` by a method of
+their own or of their instances. 1 or True allows an option. The mask of several choices has their options one after the
+other, or, where they are one numbered choice (see `gymnasium_spaces`), one entry for each combination.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +25,8 @@ from assay.core.spaces import MASK
 
 Reader = Callable[[Any, Any, Mapping[str, Any]], Any]
 """Returns the raw mask from (environment, observation, info)."""
-
-
-PLAIN = "Use it as a plain Gymnasium environment, or take the mask away, if any action may be taken"
+VectorReader = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Any]]
+"""Returns the raw masks of all instances from (vector environment, observations, infos of all)."""
 
 
 def read_observation(environment: Any, observation: Any, info: Mapping[str, Any]) -> Any:
@@ -66,13 +66,50 @@ def find_reader(environment: Any, observation: Any, info: Mapping[str, Any]) -> 
     return read_info if MASK in info else None
 
 
-def refuse_masks(infos: Mapping[Any, Any], environment: Any = None) -> None:
-    """Raises AssayError if an adapter that cannot pass masks on would ignore them: if info of all instances or agents
-    together, or of one of them, has a mask, or the environment or one of its wrappers has `action_masks()`.
-    """
-    inside = any(isinstance(info, Mapping) and MASK in info for info in (infos, *infos.values()))
-    if inside or (environment is not None and find_reader(environment, None, {}) is not None):
-        raise AssayError(f"there are action masks, which this adapter does not read. {PLAIN}")
+def read_rows(envs: Any, observations: Sequence[Any], infos: Mapping[str, Any]) -> Sequence[Any]:
+    """Returns the entries of the observations of a vector environment's instances."""
+    return [observation[MASK] for observation in observations]
+
+
+def read_calls(envs: Any, observations: Sequence[Any], infos: Mapping[str, Any]) -> Sequence[Any]:
+    """Returns the answers of `action_masks()` of a vector environment, or of its instances."""
+    layer = envs
+    while layer is not None and not has_method(layer):
+        layer = vars(layer).get("env")
+    found: Sequence[Any] = envs.call("action_masks") if layer is None else layer.action_masks()
+    return found
+
+
+def read_infos(envs: Any, observations: Sequence[Any], infos: Mapping[str, Any]) -> Sequence[Any]:
+    """Returns the entries of info; AssayError if an instance lacks its own (`_action_mask` is false there)."""
+    given = np.broadcast_to(np.asarray(infos.get(f"_{MASK}", True), bool), len(observations))
+    if MASK not in infos or not given.all():
+        which = "" if MASK not in infos else f" of instance {int(np.flatnonzero(~given)[0])}"
+        raise AssayError(f"info['{MASK}']{which} is missing, though reset reported one. Report it in every step")
+    found: Sequence[Any] = infos[MASK]
+    return found
+
+
+def find_vector_reader(envs: Any, observations: Sequence[Any], infos: Mapping[str, Any]) -> VectorReader | None:
+    """Returns where a vector environment that was just reset reports its masks; None if nowhere."""
+    if isinstance(observations[0], Mapping) and MASK in observations[0]:
+        return read_rows
+    layer = envs
+    while layer is not None:
+        if has_method(layer):
+            return read_calls
+        layer = vars(layer).get("env")
+    if instances_have_method(envs):
+        return read_calls
+    return read_infos if MASK in infos else None
+
+
+def instances_have_method(envs: Any) -> bool:
+    """Returns whether a vector environment's instances define `action_masks()`; those that cannot be asked do not."""
+    try:
+        return all(envs.call("has_wrapper_attr", "action_masks"))
+    except (AttributeError, NotImplementedError):
+        return False
 
 
 @dataclass(frozen=True)

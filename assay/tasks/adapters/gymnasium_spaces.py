@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.spaces import MASK, Box, Context, Discrete, Image, MultiDiscrete, Space
-from assay.tasks.adapters.gymnasium_masks import PLAIN, Masks, Reader, read_observation
+from assay.tasks.adapters.gymnasium_masks import Masks, Reader, read_observation
 
 JOINT = 64
 """Combinations up to which several discrete choices are one numbered choice, which every discrete method can take."""
@@ -224,6 +224,13 @@ class Port:
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
     # ------------------------------------------------------------------------------------------------ actions
+    def masked_by(self, read: Reader) -> Port:
+        """Returns the port with masks that `read` finds; unchanged if actions are no choices."""
+        if isinstance(self.action, Box):
+            return self
+        sizes = tuple(size for leaf in self.taken for size in leaf.sizes)
+        return replace(self, masks=Masks(read, sizes, joint=isinstance(self.action, Discrete)))
+
     def actions(self, action: Tensor | np.ndarray) -> list[Any]:
         """Returns the environment's actions of N rows; continuous ones are clipped to their bounds."""
         rows = np.asarray(action.detach().cpu() if isinstance(action, Tensor) else action)
@@ -263,6 +270,16 @@ def split_choices(action: Space, allowed: np.ndarray) -> list[np.ndarray]:
     return np.split(allowed, np.cumsum(action.sizes)[:-1]) if isinstance(action, MultiDiscrete) else [allowed]
 
 
+def check_allowed(action: Space, allowed: np.ndarray, chosen: np.ndarray) -> None:
+    """Raises AssayError if a policy's action [A] is one that the mask forbids."""
+    choices = split_choices(action, allowed)
+    for place, (choice, option) in enumerate(zip(choices, np.reshape(chosen, -1), strict=True)):
+        if not choice[int(option)]:
+            which = f" of choice {place}" if len(choices) > 1 else ""
+            fix = "This policy does not read action masks. Use a method whose actor does, such as ppo or dqn"
+            raise AssayError(f"action {int(option)}{which} was chosen, which the mask forbids. {fix}")
+
+
 def decided(leaf: Leaf, numbers: np.ndarray) -> Any:
     """Returns a leaf's part of an action; of N actions if the numbers of a Box have the shape of N values."""
     if leaf.kind == "Discrete":
@@ -298,18 +315,8 @@ def port_of(observation: Any, action: Any, name: str, one_hot: bool = False, mas
         if not leaves or not sum(leaf.size for leaf in leaves):
             raise AssayError(f"task '{name}': {role}_space {space!r} is empty. Declare at least one number or choice")
     decides = action_space(taken, name)
-    masks = None
-    if masks_from is not None and not isinstance(decides, Box):
-        sizes = tuple(size for leaf in taken for size in leaf.sizes)
-        masks = Masks(masks_from, sizes, joint=isinstance(decides, Discrete))
-    return Port(name, observation_space(seen, decides, one_hot, name), decides, observation, action, seen, taken, masks)
-
-
-def unmasked(port: Port) -> Port:
-    """Returns the port of an adapter that cannot pass masks on; AssayError if there are any."""
-    if port.masks is not None:
-        raise AssayError(f"task '{port.name}' has action masks, which this adapter does not read. {PLAIN}")
-    return port
+    port = Port(name, observation_space(seen, decides, one_hot, name), decides, observation, action, seen, taken)
+    return port if masks_from is None else port.masked_by(masks_from)
 
 
 def observation_space(leaves: Sequence[Leaf], action: Space, one_hot: bool, name: str) -> Space:

@@ -19,11 +19,11 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.record import Draw, Experience
-from assay.core.spaces import Spec
+from assay.core.spaces import MASK, Spec
 from assay.rollouts.episodes import Recorder, Uniforms
 from assay.tasks.adapters.gymnasium_instances import closed, raised, reset_seed, step_answer
-from assay.tasks.adapters.gymnasium_masks import refuse_masks
-from assay.tasks.adapters.gymnasium_spaces import Port, port_of, unmasked
+from assay.tasks.adapters.gymnasium_masks import Reader, find_reader
+from assay.tasks.adapters.gymnasium_spaces import Port, check_allowed, port_of
 from assay.tasks.adapters.gymnasium_trial import some_action
 from assay.tasks.control.stepping import rounded, start_seeds
 
@@ -40,22 +40,38 @@ class Table:
     def __init__(self, game: Any, port: Port, agents: tuple[str, ...], seed: int) -> None:
         self.game, self.port, self.agents = game, port, agents
         seen, infos = game.reset(seed=reset_seed(seed, 0))
-        refuse_masks(infos)
-        self.seen = {agent: port.row(seen[agent]) for agent in agents}
         self.alive = dict.fromkeys(agents, True)
+        self.seen = {agent: self.row(agent, seen[agent], infos.get(agent, {})) for agent in agents}
 
     def step(self, rows: Mapping[str, np.ndarray]) -> dict[str, tuple[float, bool, bool]]:
         """Takes one decision of every agent that plays; returns (reward, terminal, truncated) of each."""
         playing = [agent for agent in self.agents if self.alive[agent]]
+        for agent in playing if self.port.masks else ():
+            check_allowed(self.port.action, self.seen[agent][MASK], rows[agent])
         answer = self.game.step({agent: self.port.actions(rows[agent][None])[0] for agent in playing})
         found = {}
         for agent in playing:
-            seen, reward, terminal, truncated, _ = step_answer(tuple(part[agent] for part in answer))
-            self.seen[agent] = self.port.row(seen)
-            self.port.check_finite(self.seen[agent])
+            seen, reward, terminal, truncated, info = step_answer(tuple(part[agent] for part in answer))
             self.alive[agent] = not (terminal or truncated)
+            self.seen[agent] = self.row(agent, seen, info)
+            self.port.check_finite(self.seen[agent])
             found[agent] = reward, terminal, truncated
         return found
+
+    def row(self, agent: str, seen: Any, info: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Returns an agent's observation and, if there are masks, what it may do next."""
+        found = self.port.row(seen)
+        if self.port.masks is not None:
+            raw = of_agent(agent, self.port.masks.read(self.game, seen, info))
+            found[MASK] = self.port.masks.allowed(raw, ended=not self.alive[agent])
+        return found
+
+
+def of_agent(agent: str, raw: Any) -> Any:
+    """Returns an agent's part of a raw mask: `action_masks()` of a game answers for all agents."""
+    if isinstance(raw, Mapping) and agent not in raw:
+        raise AssayError(f"action_masks() has nothing for agent '{agent}'. Return a mask for every agent")
+    return raw[agent] if isinstance(raw, Mapping) else raw
 
 
 @dataclass(frozen=True)
@@ -108,7 +124,8 @@ class ParallelGame:
         context = self.context(tables)
         for time in range(self.spec.horizon):
             action, logp = actor.act(context, None if greedy else uniforms.at(time))
-            action = self.replaced(action, player, np.tile(only, players), Draw(OTHERS, (time, split)), start)
+            others = Draw(OTHERS, (time, split))
+            action = self.replaced(action, player, np.tile(only, players), others, start, context.get(MASK))
             row = self.stepped(tables, action, logp, last=time + 1 == self.spec.horizon)
             recorder.add(context, row, None)
             context = self.context(tables)
@@ -135,11 +152,20 @@ class ParallelGame:
         """Returns the last observation of every row."""
         return dict(self.port.context([table.seen[agent] for agent in self.agents for table in tables]))
 
-    def replaced(self, action: Tensor, player: np.ndarray, only: np.ndarray, draw: Draw, start: np.ndarray) -> Tensor:
-        """Returns the actions with random ones in the seats of opponents."""
+    def replaced(
+        self,
+        action: Tensor,
+        player: np.ndarray,
+        only: np.ndarray,
+        draw: Draw,
+        start: np.ndarray,
+        allowed: Tensor | None,
+    ) -> Tensor:
+        """Returns the actions with random ones, of those that are allowed, in the seats of opponents."""
         for row in np.flatnonzero((only >= 0) & (only != player)):
             generator = np.random.default_rng([*map(abs, draw.at(int(start[row]), int(player[row])).path)])
-            action[row] = torch.as_tensor(some_action(self.spec.action, generator), dtype=action.dtype)
+            possible = None if allowed is None else allowed[row].numpy()
+            action[row] = torch.as_tensor(some_action(self.spec.action, generator, possible), dtype=action.dtype)
         return action
 
     def stepped(self, tables: list[Table], action: Tensor, logp: Tensor, *, last: bool) -> tuple[Tensor, ...]:
@@ -180,13 +206,31 @@ def parallel_game(name: str, make: Callable[[], Any], horizon: int = LONGEST) ->
     """Returns the task of a parallel game that `make` builds; AssayError if its agents differ in their spaces."""
     game = make()
     agents = tuple(game.possible_agents)
-    ports = [unmasked(port_of(game.observation_space(agent), game.action_space(agent), name)) for agent in agents]
+    readers = mask_readers(name, game, agents)
+    ports = [
+        port_of(game.observation_space(agent), game.action_space(agent), name, masks_from=reader)
+        for agent, reader in zip(agents, readers, strict=True)
+    ]
     closed(game)
     for agent, port in zip(agents, ports, strict=True):
         if (port.observation, port.action) != (ports[0].observation, ports[0].action):
             what = f"task '{name}': agent '{agent}' has other spaces than '{agents[0]}'"
             raise AssayError(f"{what}. Make them equal (supersuit.pad_observations_v0 and pad_action_space_v0)")
-    return ParallelGame(name, Spec(ports[0].observation, ports[0].action, horizon), make, agents, ports[0])
+        if (port.masks is None) != (ports[0].masks is None):
+            lacks = agent if port.masks is None else agents[0]
+            what = f"task '{name}': agent '{lacks}' reports no action mask, though another one does"
+            raise AssayError(f"{what}. Report one for every agent, of ones where anything is allowed")
+    spec = Spec(ports[0].observation, ports[0].action, horizon, masked=ports[0].masks is not None)
+    return ParallelGame(name, spec, make, agents, ports[0])
+
+
+def mask_readers(name: str, game: Any, agents: tuple[str, ...]) -> list[Reader | None]:
+    """Returns where each agent finds its action mask, from a first reset; None where it has none."""
+    try:
+        seen, infos = game.reset(seed=reset_seed(0, 0))
+        return [find_reader(game, seen[agent], infos.get(agent, {})) for agent in agents]
+    except (Exception, SystemExit) as error:
+        raise AssayError(f"task '{name}': {raised('reset()', error)}. Fix the game") from error
 
 
 def pettingzoo_task(name: str) -> ParallelGame:

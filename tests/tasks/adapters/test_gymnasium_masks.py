@@ -20,8 +20,6 @@ from assay.runs.catalogue import find_method
 from assay.runs.user_code.loading import load
 from assay.tasks.adapters.gymnasium import check_environment, environment_task
 from assay.tasks.adapters.gymnasium_masks import Masks, read_info
-from assay.tasks.adapters.gymnasium_vector import FromVectorEnv
-from assay.tasks.adapters.pettingzoo import parallel_game
 
 gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces
@@ -201,33 +199,3 @@ def test_the_laws_of_environments_take_allowed_actions_alone(made: dict[str, Any
     for kind in (*KINDS, "Several"):
         broken = [one for one in laws.check_environment(made[kind]) if not one.held]
         assert [one.law for one in broken] == ["time limit"], "it ends as terminated after eight decisions, by a clock"
-
-
-class Paired:
-    """A parallel game of two agents, whose masks stand in info."""
-
-    possible_agents = ("a", "b")
-
-    def observation_space(self, agent: str) -> Any:
-        return spaces.Box(0.0, 1.0, (1,), np.float32)
-
-    def action_space(self, agent: str) -> Any:
-        return spaces.Discrete(2)
-
-    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
-        seen = {agent: np.zeros(1, np.float32) for agent in self.possible_agents}
-        return seen, {agent: {"action_mask": np.ones(2)} for agent in self.possible_agents}
-
-    def close(self) -> None:
-        """Has nothing open."""
-
-
-def test_adapters_that_cannot_pass_masks_on_refuse_them_wherever_they_stand(made: dict[str, Any]) -> None:
-    refused = "action masks, which this adapter does not read. Use it as a plain Gymnasium environment"
-    for kind in KINDS:
-        envs = gymnasium.vector.SyncVectorEnv([made[kind]] * 2)
-        with pytest.raises(AssayError, match=refused):
-            FromVectorEnv(envs).reset(np.arange(2))
-    game = parallel_game("paired", Paired)
-    with pytest.raises(AssayError, match=f"task 'paired': there are {refused}"):
-        game.table(0)
