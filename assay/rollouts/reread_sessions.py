@@ -15,32 +15,15 @@ from torch import Tensor
 from assay.core.spaces import Vocabulary
 from assay.decoding.decode import decode_together, neighbours, same_texts
 from assay.ops.decoded import Ended, Written
+from assay.rollouts.token_rows import TokenRows
 
 
-class RereadSession:
-    """Rows of an actor from turn to turn, by the rules of `assay.decoding.sessions.Session`. Rows with equal tokens
-    share their prefill.
-    """
+class RereadSession(TokenRows):
+    """Rows of an actor from turn to turn. Rows with equal tokens share their prefill."""
 
     def __init__(self, actor: Any, vocabulary: Vocabulary) -> None:
+        super().__init__()
         self.actor, self.vocabulary = actor, vocabulary
-        self.rows = list[list[int]]()
-
-    def __enter__(self) -> RereadSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.rows = []
-
-    def open(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> list[int]:
-        """Opens `repeats` rows of each prompt."""
-        self.rows = [list(prompt) for prompt, many in zip(prompts, repeats, strict=True) for _ in range(many)]
-        return list(range(len(self.rows)))
-
-    def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
-        """Appends context that rows read next."""
-        for row, more in zip(rows, tokens, strict=True):
-            self.rows[row] += more
 
     def sample(
         self, rows: Sequence[int], uniform_BN: Tensor | None, limit_B: Tensor, way: Any, *, ended: Ended | None = None
@@ -52,10 +35,4 @@ class RereadSession:
         found = decode_together(
             self.actor, shown, repeats, torch.tensor(order), uniform_BN, most, self.vocabulary, ended=ended
         )
-        length = torch.minimum(found.length, limit_B)
-        for place, row in enumerate(rows):
-            self.rows[row] = given[place] + found.tokens[place, : int(length[place])].tolist()
-        return found._replace(length=length, has_ended=found.has_ended & (found.length <= limit_B))
-
-    def close(self, rows: Sequence[int]) -> None:
-        """Does nothing: no row is kept in a cache."""
+        return self.append(rows, found, limit_B)
