@@ -30,15 +30,18 @@ def batch(time: int) -> Experience:
 EARLIER = tuple(map(batch, range(3)))
 
 
-def bins_by_hand(values: list[float], window: int = 50) -> int:
-    """Returns the bin after these visits: the range of the mean, unless it left the last bin's by 0.03 at most."""
-    own = 0
+def bins_by_hand(values: list[float], window: int = 50) -> list[int]:
+    """Returns the bin before the visits and after each: the range of the mean, unless it left the last bin's by 0.03
+    at most.
+    """
+    found = [0]
     for end in range(1, len(values) + 1):
         mean = float(np.mean(values[max(0, end - window) : end]))
-        low, high = RANGES[own]
-        if end == 1 or not low - 0.03 <= mean <= high + 0.03:
-            own = next(place for place, (low, high) in enumerate(RANGES) if low <= mean < high)
-    return own
+        low, high = RANGES[found[-1]]
+        stays = end > 1 and low - 0.03 <= mean <= high + 0.03
+        own = next(place for place, (low, high) in enumerate(RANGES) if low <= mean < high)
+        found.append(found[-1] if stays else own)
+    return found
 
 
 def weights_by_hand(data: Experience, eta: float) -> Tensor:
@@ -48,7 +51,7 @@ def weights_by_hand(data: Experience, eta: float) -> Tensor:
     weight = torch.ones(len(data), dtype=torch.float64)
     for one in (*EARLIER, data):
         outcome, rows = by_hand.outcome(one), by_hand.rows_of_groups(one)
-        own = [bins_by_hand(seen[int(one.column("start")[mine[0]])]) for mine in rows]
+        own = [bins_by_hand(seen[int(one.column("start")[mine[0]])])[-1] for mine in rows]
         present = sorted(set(own))
         tilted = {name: np.exp(eta * score.get(name, 0.0)) for name in present}
         q = {name: 0.99 * tilted[name] / sum(tilted.values()) + 0.01 / len(present) for name in present}
@@ -75,9 +78,9 @@ def wrong_bins() -> float:
     for rate in np.linspace(0.0, 1.0, 60):
         table: dict[str, Any] = {}
         values = (draw.random(90) < rate).astype(float).tolist()
-        for time, value in enumerate(values):
+        for value, own in zip(values, bins_by_hand(values, 20)[1:], strict=True):
             part.seen(table, 3, value)
-            wrong += part.of(table, 3) != bins_by_hand(values[: time + 1], 20)
+            wrong += part.of(table, 3) != own
     return float(wrong)
 
 
@@ -99,8 +102,8 @@ def wrong_numbers() -> float:
     for least, most in ((1, 999), (2, 12)) * 5:
         variance = draw.random(16).round(1) / 4
         found, root = allocated(variance, 128, least, most), np.sqrt(np.maximum(variance, 1e-12))
-        law = min((np.clip(price * root, least, most) for price in np.geomspace(1e-2, 1e4, 100_000)),
-                  key=lambda numbers: abs(numbers.sum() - 128))  # fmt: skip
+        numbers = np.clip(np.geomspace(1e-2, 1e4, 100_000)[:, None] * root, least, most)  # a row for each price
+        law = numbers[np.abs(numbers.sum(1) - 128).argmin()]
         if found.sum() != 128 or max(np.ptp(found[variance == one]) for one in variance) > 1:
             return np.inf
         worst = probes.worst(worst, float(np.abs(found - law).max()))
@@ -120,7 +123,7 @@ def wrong_groups(ours: Recipe) -> float:
         assert rows is not None
         assert rows.group is not None
         starts = list(dict.fromkeys(rows.column("start").tolist()))
-        own = [bins_by_hand(seen.get(start, [])) for start in starts]
+        own = [bins_by_hand(seen.get(start, []))[-1] for start in starts]
         size = allocated(np.array([np.mean(variance.get(name, [0.25])[-50:]) for name in own]), 8 * len(own), 2, 24)
         shares = []
         for start, num in zip(starts, size.tolist(), strict=True):
