@@ -21,6 +21,7 @@ from assay.core.errors import AssayError
 from assay.core.score_range import RIGHT
 from assay.core.record import Draw, Need
 from assay.core.slots import DemonstratedTask, Task, TextTask
+from assay.statistics.curves import value_where
 from assay.statistics.passk import pass_at_k
 
 ROWS = 512
@@ -76,12 +77,7 @@ class AtEqual:
     def at(self, curves: Curves, level: float) -> float:
         """Returns the metric where `reached` first is at the level."""
         lines = [row for row in curves if row.get(self.metric) is not None and row.get(self.reached) is not None]
-        values, path = values_of(lines or curves, self.metric), values_of(lines or curves, self.reached)
-        after = next((place for place, height in enumerate(path) if height >= level), len(path) - 1)
-        if after == 0 or path[after] < level:
-            return values[after]
-        share = (level - path[after - 1]) / (path[after] - path[after - 1])
-        return values[after - 1] + share * (values[after] - values[after - 1])
+        return value_where(values_of(lines or curves, self.reached), values_of(lines or curves, self.metric), level)
 
 
 # ---------------------------------------------------------------------------------------------------- of policies

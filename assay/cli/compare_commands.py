@@ -27,6 +27,7 @@ def compare(options: argparse.Namespace) -> int:
         chosen,
         options.budget,
         parallel_runs(options.jobs, chosen),
+        equal_decisions=options.equal_decisions,
     )
     if options.on is not None:
         setup.check()  # before Ray is started

@@ -44,6 +44,11 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of seeds (default: 3), or auto: a sequential test decides",
     )
+    one.add_argument(
+        "--equal-decisions",
+        action="store_true",
+        help="read scores where all have taken as many decisions (tokens, thrown-away ones too) as the shortest run",
+    )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
     add_group(one, PlacementOptions, only=WHERE)
     add_group(one, PoolOptions)

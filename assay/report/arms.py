@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -36,6 +36,8 @@ class Plans:
     tasks: tuple[str, ...] = ()
     absent: tuple[Absent, ...] = ()
     decisions: tuple[Mapping[str, Any], ...] = ()
+    levels: Mapping[Path, Mapping[str, float]] = field(default_factory=dict)
+    """By the folder of a comparison: the decisions at which it reads the scores of each task, if not the last ones."""
 
 
 def read_plans(folders: Sequence[Path], runs: Sequence[Run]) -> Plans:
@@ -47,6 +49,7 @@ def read_plans(folders: Sequence[Path], runs: Sequence[Run]) -> Plans:
     tasks: list[str] = []
     absent: list[Absent] = []
     decisions: list[Mapping[str, Any]] = []
+    levels: dict[Path, dict[str, float]] = {}
     for folder in dict.fromkeys([*given, *inside]):
         facts = read_facts(folder / COMPARISON)
         names |= {folder / plain_name(name): name for name in arm_names(facts)}
@@ -54,7 +57,9 @@ def read_plans(folders: Sequence[Path], runs: Sequence[Run]) -> Plans:
         absent += [one for kind in ("failures", "missing") for one in absent_runs(facts.get(kind))]
         absent += [one for one in absent_runs(facts.get("runs")) if not run_folder(folder, one).is_dir()]
         decisions += [one for one in as_list(facts.get("decision")) if isinstance(one, Mapping)]
-    return Plans(names, tuple(dict.fromkeys(tasks)), tuple(absent), tuple(decisions))
+        told = facts.get("levels")
+        levels[folder] = {task: at for task, at in told.items() if is_count(at)} if isinstance(told, Mapping) else {}
+    return Plans(names, tuple(dict.fromkeys(tasks)), tuple(absent), tuple(decisions), levels)
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -120,6 +125,13 @@ def name_tasks(runs: Sequence[Run], plans: Plans) -> None:
     names |= {task: name for task, name in short.items() if times[name] == 1}
     for run in runs:
         run.task = names.get(recorded[run.folder], recorded[run.folder])
+
+
+def read_at_levels(runs: Sequence[Run], plans: Plans) -> None:
+    """Sets the decisions at which the score of a run is read, where its comparison says so; after `name_tasks`."""
+    for run in runs:
+        levels = plans.levels.get(run.folder.parents[DEPTH - 1], {}) if len(run.folder.parents) >= DEPTH else {}
+        run.level = levels.get(run.task)
 
 
 def without_folders(task: str) -> str:

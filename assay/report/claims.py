@@ -7,24 +7,27 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from assay.claims import measuring, stamps, verdicts
+from assay.claims import stamps, verdicts
 from assay.claims.claim import Expect, Measured
 from assay.claims.find import find_claims
 from assay.claims.mutants import trial
 from assay.report import sheet
 from assay.report.units import effect_unit, effect_words, scale_of
 from assay.runs import catalogue
-from assay.runs.pools import Child
 from assay.runs.progress import duration
 from assay.statistics.intervals import number
 
+if TYPE_CHECKING:
+    from assay.runs.pools import Child
+
+UNDECIDED = "inconclusive"
 MEANINGS = {
     "holds": "every claim about what the paper promises holds: its 95 % interval lies where the claim says",
     "inconclusive": "the interval of such a claim decides neither way; its row says what would",
@@ -132,7 +135,7 @@ def found(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "exact":
         return number(claim["value"])
     effect = effect_words(claim)
-    decided = f"; {would_decide(claim)}" if claim.get("verdict") == measuring.UNDECIDED and effect else ""
+    decided = f"; {would_decide(claim)}" if claim.get("verdict") == UNDECIDED and effect else ""
     return f"{effect}, {len(claim['seeds'])} seeds{decided}" if effect else ""
 
 

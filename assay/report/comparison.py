@@ -121,9 +121,13 @@ def show(outcome: Outcome, console: Console) -> None:
     if told := answer(compared_pairs(outcome)):
         console.print(Text(told, style="bold"))
     for task in outcome.setup.tasks:
-        console.print(task_table([row for row in rows(outcome) if row["task"] == task], task, first))
-    if is_uneven(rows(outcome)):
-        console.print("[yellow]arms used different numbers of environment steps; --decisions N makes them equal[/]")
+        mine = [row for row in rows(outcome) if row["task"] == task]
+        console.print(task_table(mine, f"{task}: {held_out_at(outcome.levels.get(task))}", first))
+    if is_uneven(rows(outcome)) and not outcome.setup.equal_decisions:
+        console.print(
+            "[yellow]arms took different numbers of decisions (environment steps, tokens); --equal-decisions reads "
+            "scores where all had taken as many[/]"
+        )
     if found := aggregate(outcome):
         console.print(aggregate_table(found, first, len(outcome.setup.tasks)))
     if outcome.decision is not None:
@@ -165,11 +169,14 @@ def is_uneven(found: Sequence[Mapping[str, Any]]) -> bool:
     return any(max(each) > 1.2 * min(each) for each in by_task.values() if each)
 
 
-def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Table:
+def held_out_at(level: int | None) -> str:
+    """Returns when the scores of a table were taken."""
+    return "last held-out score" if level is None else f"held-out score after {level:,} decisions"
+
+
+def task_table(found: Sequence[Mapping[str, Any]], title: str, first: str) -> Table:
     """Returns a table with one row per arm."""
-    table = Table(
-        title=f"{task}: last held-out score", title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     several = len(found) > 1
     headings = ["arm", "seeds", "score"] + ([f"minus {first}", f"P(better than {first})"] if several else [])
     for heading in [*headings, "time per run", "decisions per run"]:
@@ -267,7 +274,8 @@ def print_report(data: Mapping[str, Any], out: Console) -> None:
         out.print()
     rows = data["comparison"]["rows"]
     for task in data["tasks"]:
-        unit = data["comparison"]["units"][task]
+        level = data["comparison"]["levels"].get(task)
+        unit = data["comparison"]["units"][task] + ("" if level is None else f", after {level:,.0f} decisions")
         out.print(arm_table([row for row in rows if row["task"] == task], f"{task}: {unit}"))
     for row in rows:
         for one in row["failed"]:

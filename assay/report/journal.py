@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, TypeGuard
 import numpy as np
 
 from assay.runs.folder import RESERVED, plain
+from assay.statistics.curves import value_where
 
 POINTS = 400  # of one metric of one run; more than a screen can show
 LONGEST_LINE = 8 * 2**20
@@ -293,6 +294,16 @@ class Journal:
         """Returns the last value of a metric."""
         found = self.metrics.get(name)
         return found.last[1] if found is not None and found.last[0] >= 0 else None
+
+    def at(self, name: str, decisions: float) -> float | None:
+        """Returns the value of a metric after this many decisions, linear between its measurements."""
+        found = self.metrics.get(name)
+        kept = [] if found is None else [(self.decisions[k], value) for k, value in found.points(POINTS).items()]
+        known = [(path, value) for path, value in kept if not math.isnan(path)]
+        if not known:
+            return None
+        path, values = zip(*known, strict=True)
+        return value_where(path, values, decisions)
 
     def seconds(self) -> np.ndarray:
         """Returns the seconds since the first record, without the pauses between a stop and a resume."""

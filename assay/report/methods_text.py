@@ -69,7 +69,10 @@ def evaluated(results: Results, comparison: Mapping[str, Any]) -> str:
     else:
         starts = list_words(f"{held_out[task]} of {task}" for task in results.tasks)
     what = list_words(unit.partition(" (")[0] for unit in units.values())
-    return f"The score of a run is its mean {what} after training, on {starts} that are not used in training."
+    levels = comparison["levels"]
+    at = list_words(f"{level:,.0f} decisions on {task}" for task, level in levels.items())
+    when = f"after {at}, as many as the shortest run took (linear between evaluations)" if levels else "after training"
+    return f"The score of a run is its mean {what} {when}, on {starts} that are not used in training."
 
 
 def intervals(rows: Sequence[Mapping[str, Any]]) -> str:

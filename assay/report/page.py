@@ -22,7 +22,7 @@ from typing import Any
 
 from assay.core.store import write_text
 from assay.report import claims as claim_tables
-from assay.report.arms import in_order, name_arms, name_tasks, read_plans
+from assay.report.arms import in_order, name_arms, name_tasks, read_at_levels, read_plans
 from assay.report.journal import POINTS, plural, spaced
 from assay.report.methods_text import methods_text
 from assay.report.page_runs import Reader, Run, find, flat
@@ -109,6 +109,7 @@ def read_results(
     runs = (Known() if known is None else known).read(folders, only)
     plans = read_plans(folders, runs)
     name_tasks(runs, plans)
+    read_at_levels(runs, plans)
     runs = in_order(runs, plans)
     name_arms(runs, plans.names)
     return results_of(runs, plans, ranges)

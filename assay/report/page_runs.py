@@ -50,6 +50,8 @@ class Run:
     journal: Journal
     notes: list[str] = field(default_factory=list)
     arm: str = ""
+    level: float | None = None
+    """The decisions at which its comparison reads its score; None for the last evaluation."""
     version: object = None
     """Changes with what is shown of the run."""
 
@@ -89,8 +91,8 @@ class Run:
 
     @property
     def score(self) -> float | None:
-        """Returns the score of the last evaluation."""
-        return self.journal.last("evaluation")
+        """Returns the score of the last evaluation, or that at the level."""
+        return self.journal.last("evaluation") if self.level is None else self.journal.at("evaluation", self.level)
 
     @property
     def decisions(self) -> float | None:

@@ -1,6 +1,7 @@
 """Statistics of runs: a row for each arm and task, performance profiles, aggregates, probabilities of improvement.
 
-    score          the last held-out score of a finished run; of an arm without one, those of its runs so far
+    score          the last held-out score of a finished run; of an arm without one, those of its runs so far; that
+                   after as many decisions in all runs, where their comparison reads it so
     row            mean over seeds with its 95 % interval; difference and probability of improvement over the first arm
     profile        share of runs at or above a threshold: by task, and over all tasks only if every range is known
     aggregates     mean, median, interquartile mean, optimality gap: by task in its own unit, over all tasks normalised
@@ -92,6 +93,7 @@ def compare_results(results: Results) -> dict[str, Any]:
         "improvement": improvement(scores, results.arms),
         "units": {task: score_words(results.config(task)) for task in results.tasks},
         "held_out": {task: held_out(results.config(task)) for task in results.tasks},
+        "levels": {run.task: run.level for run in results.runs if run.level is not None},
         "ranges": {task: list(ends) for task, ends in results.ranges.items() if task in results.tasks},
         "decisions": list(results.decisions),
         "paired": all(

@@ -73,7 +73,8 @@ def recipe_name(method: Method, word: str) -> str:
 class Setup:
     """A comparison to run. If `seeds` is None, the sequential test decides. `options` go to the `make_plan` of every
     run; after `minutes` no further run starts. The run option `decisions` gives every run the same number of decisions
-    instead of the same number of steps, which gather different amounts of data in different methods.
+    instead of the same number of steps, which gather different amounts of data in different methods. With
+    `equal_decisions` the scores of a task are read where every run has taken as many decisions as the shortest of them.
     """
 
     arms: tuple[Arm, ...]
@@ -85,6 +86,7 @@ class Setup:
     workers: int | None = None
     test: SequentialTest = AUTO
     pool: Pool = Processes()
+    equal_decisions: bool = False
 
     def check(self) -> None:
         """Refuses an impossible comparison before compute is spent."""
@@ -102,6 +104,11 @@ class Setup:
         for arm in self.arms:
             for task in self.tasks:
                 plan = self.job(arm, task, 0).plan()
+                if self.equal_decisions and plan.recipe.rollout is None:
+                    raise AssayError(
+                        f"--equal-decisions compares where all have taken as many decisions, but {arm.name} takes "
+                        "none: it gathers no experience. Leave out the option or the arm."
+                    )
                 try_rewards(plan.task, plan.recipe)
 
     def job(self, arm: Arm, task: str, seed: int) -> Job:

@@ -43,6 +43,7 @@ def compare(
     out: str | Path | None = None,
     jobs: int | None = None,
     budget: float | None = None,
+    equal_decisions: bool = False,
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
     evaluations: int | None = None,
@@ -57,8 +58,10 @@ def compare(
 
     `task` is one task as `assay.train` takes it, or a list of names. `seeds` None lets the sequential test choose their
     number. `budget` is in minutes: after it no further run starts, and the same call goes on. `jobs` is the number of
-    runs at a time. The other arguments are those of `assay.train`. Runs are processes of their own; with objects that
-    only this process knows they run here, one after the other.
+    runs at a time. `equal_decisions` reads the scores where all runs of a task have taken as many decisions as the
+    shortest one: environment steps, or tokens with those that were thrown away. The other arguments are those of
+    `assay.train`. Runs are processes of their own; with objects that only this process knows they run here, one after
+    the other.
     """
     several = isinstance(task, list) and bool(task) and all(isinstance(one, str) for one in task)
     tasks = [named_task(one) for one in (task if several else [task])]
@@ -67,7 +70,10 @@ def compare(
     arms = arms_of(methods)
     pool, jobs = pool_of([*tasks, *(arm.method for arm in arms)], arguments, jobs)
     folder = Path(out) if out is not None else Path("runs") / f"compare-{'-'.join(map(plain_name, tasks))}"
-    return comparison.run(Setup(arms, tuple(tasks), folder, seeds, arguments, budget, jobs, pool=pool))
+    setup = Setup(
+        arms, tuple(tasks), folder, seeds, arguments, budget, jobs, pool=pool, equal_decisions=equal_decisions
+    )
+    return comparison.run(setup)
 
 
 def ablate(

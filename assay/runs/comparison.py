@@ -1,6 +1,7 @@
 """Compares methods: every arm on the same tasks and the same seeds, with statistics of the scores.
 
-    score      the last held-out score of a run
+    score      the last held-out score of a run; or with equal_decisions that where it had taken as many decisions as
+               the shortest run of the task, linear between two evaluations
     paired     seed k of all arms shares its starts and its random numbers, so arms are compared seed by seed
     auto       the sequential test of `evidence.sequential` adds seeds until every pair of arms is decided
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from assay.runs.notebook import html_table, mean_curve, svg_curves
 from assay.runs.pools import Child, Job
 from assay.runs.ranges import Range, known_range
 from assay.statistics.aggregates import iqm, iqm_of, probability_of_improvement
+from assay.statistics.curves import value_where
 from assay.statistics.intervals import Estimate, difference_interval, inside, mean_interval, widths
 from assay.statistics.scores import Resampling
 from assay.statistics.scores import bootstrap as bootstrapped
@@ -59,7 +61,17 @@ class Outcome:
     def of(self, arm: str, task: str | None = None) -> list[Result]:
         """Returns an arm's results, by seed."""
         found = [one for one in self.results if one.job.arm == arm and task in (None, one.job.task)]
-        return sorted(found, key=lambda one: one.job.seed)
+        levels = self.levels
+        read = [one if one.job.task not in levels else read_at(one, levels[one.job.task]) for one in found]
+        return sorted(read, key=lambda one: one.job.seed)
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Returns the decisions at which the scores of each task are read; empty if those are the last ones."""
+        found: dict[str, int] = {}
+        for one in self.results if self.setup.equal_decisions else ():
+            found[one.job.task] = min(one.decisions, found.get(one.job.task, one.decisions))
+        return found
 
     @property
     def missing(self) -> list[Job]:
@@ -91,6 +103,13 @@ class Outcome:
         """Returns scores [seeds, tasks]."""
         by_place = {(one.job.seed, one.job.task): one.score for one in self.of(arm)}
         return np.array([[by_place[seed, task] for task in self.setup.tasks] for seed in seeds], dtype=np.float64)
+
+
+def read_at(one: Result, level: int) -> Result:
+    """Returns the result with the score that the run had after this many decisions."""
+    lines = [row for row in one.curves if row.get("evaluation") is not None]
+    path = [row.get("decisions_total", 0) for row in lines]
+    return replace(one, score=value_where(path, [row["evaluation"] for row in lines], level))
 
 
 # ---------------------------------------------------------------------------------------------------- running
@@ -253,6 +272,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
     return {
         "arms": [{"name": arm.name, "settings": {k: str(v) for k, v in arm.settings.items()}} for arm in setup.arms],
         "tasks": list(setup.tasks),
+        "levels": outcome.levels,
         "answer": answer(compared_pairs(outcome)),
         "rows": rows(outcome),
         "aggregate": aggregate(outcome),
@@ -262,7 +282,8 @@ def facts(outcome: Outcome) -> dict[str, Any]:
                 "arm": one.job.arm, "task": one.job.task, "seed": one.job.seed, "score": one.score,
                 "seconds": one.seconds, "decisions": one.decisions, "folder": str(one.job.folder),
             }
-            for one in sorted(outcome.results, key=lambda one: (one.job.task, one.job.arm, one.job.seed))
+            for task in sorted(setup.tasks) for arm in sorted(arm.name for arm in setup.arms)
+            for one in outcome.of(arm, task)
         ],
         "failures": [vars_of(one.job) | {"reason": one.reason} for one in outcome.failures],
         "missing": [vars_of(job) for job in outcome.missing],

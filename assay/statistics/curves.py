@@ -2,6 +2,7 @@
 
     profile(τ)       share of all scores above τ, or of the tasks whose mean over runs is above τ
     efficiency(c)    an aggregate (the interquartile mean) of the scores at checkpoint c
+    value_where      one curve where another quantity, such as the decisions taken, reaches a level
 
 Intervals are pointwise, from the stratified bootstrap of `assay.statistics.scores`: each holds at its level for its own
 point, not all of them at once. A resample draws whole runs, so a run keeps its curve over checkpoints.
@@ -39,6 +40,18 @@ class Curve:
     def band(self) -> tuple[Values, Values]:
         """Returns low and high ends."""
         return np.asarray([each.low for each in self.estimates]), np.asarray([each.high for each in self.estimates])
+
+
+def value_where(path: ArrayLike, values: ArrayLike, level: float) -> float:
+    """Returns the value where the path first reaches a level, linear between points: the first value if the path begins
+    there or above, the last if it never comes there. Both are one row of equal length.
+    """
+    x, y = np.asarray(path, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    after = int((x >= level).argmax()) if (x >= level).any() else len(x) - 1
+    if after == 0 or x[after] < level:
+        return float(y[after])
+    share = (level - x[after - 1]) / (x[after] - x[after - 1])
+    return float(y[after - 1] + share * (y[after] - y[after - 1]))
 
 
 def performance_profile(

@@ -15,6 +15,7 @@ import pytest
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.report import comparison as shown
+from assay.report import page
 from assay.runs import comparison
 from assay.runs.arms import Arm, Setup, parsed_arms, plain_name
 from assay.runs.comparison import Outcome
@@ -298,6 +299,28 @@ def test_as_many_decisions_are_as_many_steps_as_each_needs(tmp_path: Path) -> No
     rows = [{"task": "t", "decisions": value} for value in (100.0, 121.0)]
     assert shown.is_uneven(rows)
     assert not shown.is_uneven([rows[0], {"task": "u", "decisions": 900.0}, {"task": "t", "decisions": None}])
+
+
+def test_scores_are_read_where_all_have_taken_as_many_decisions(tmp_path: Path) -> None:
+    options = {"steps": 6, "options": RunOptions(cadence=CadenceOptions(evaluations=3))}
+    outcome = comparison.run(setup(tmp_path, ("ppo", "a2c"), options=options, equal_decisions=True))
+    level = outcome.levels["bandit"]
+    assert level == outcome.of("a2c")[0].decisions < outcome.of("ppo")[0].decisions
+    for found in outcome.of("ppo"):
+        lines = [row for row in found.curves if "evaluation" in row]
+        path = [row.get("decisions_total", 0) for row in lines]
+        assert found.score == pytest.approx(np.interp(level, path, [row["evaluation"] for row in lines]))
+    facts = json.loads((tmp_path / "comparison.json").read_text())
+    shown_on_page = page.gather([tmp_path])
+    assert facts["levels"] == shown_on_page["comparison"]["levels"] == {"bandit": level}
+    for row, told in zip(facts["rows"], shown_on_page["comparison"]["rows"], strict=True):
+        assert told["estimate"] == pytest.approx(row["score"]["value"], abs=1e-12)
+    assert f"after {level:,} decisions on bandit" in shown_on_page["methods_text"]
+
+
+def test_a_method_that_takes_no_decisions_is_not_compared_at_equally_many(tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match="but sft takes none"):
+        comparison.run(setup(tmp_path, ("grpo", "sft"), tasks=("addition-1",), equal_decisions=True))
 
 
 def test_other_code_is_not_mixed_with_what_was_run_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.statistics import scores as module
 from assay.statistics.aggregates import iqm, mean, median, optimality_gap, probability_of_improvement
-from assay.statistics.curves import Curve, performance_profile, sample_efficiency
+from assay.statistics.curves import Curve, performance_profile, sample_efficiency, value_where
 from assay.statistics.intervals import Estimate
 from assay.statistics.scores import Resampling, bootstrap, canonical, compare, places
 
@@ -556,3 +556,10 @@ def test_bad_input_is_one_sentence(call: Any, words: str) -> None:
     with pytest.raises(AssayError, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_a_value_is_read_where_another_quantity_first_reaches_a_level() -> None:
+    path, values = [0.0, 10.0, 10.0, 30.0], [1.0, 2.0, 5.0, 9.0]
+    assert [value_where(path, values, level) for level in (-1.0, 0.0, 5.0, 10.0, 20.0, 30.0, 99.0)] == [
+        1.0, 1.0, 1.5, 2.0, 7.0, 9.0, 9.0,
+    ]  # fmt: skip

@@ -507,7 +507,8 @@
       all.forEach((cell, i) => cell.setAttribute("data-label", heads[i]));
       return el("tr", {}, ...all);
     });
-    const unit = (data.comparison.units || {})[task];
+    const level = (data.comparison.levels || {})[task];
+    const unit = [(data.comparison.units || {})[task], level && `after ${many(level)} decisions`].filter(Boolean).join(", ");
     return el("table", { class: "cards" }, task && el("caption", { text: visible(task) + (unit ? `: ${visible(unit)}` : "") }),
       el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i > 0 && i !== 2 ? "num" : "", text: head })))), el("tbody", {}, ...body));
   }
@@ -541,7 +542,8 @@
       if (!tasks.length) return empty("Nothing to compare yet.");
       return [...tasks.map((task) => el("div", { class: "wide" }, comparisonTable(task))), ...incomplete()];
     });
-    const lede = "Mean over seeds of the last held-out score, with the 95% interval of the mean. Differences are paired by seed; green and red: their interval excludes 0. P(better): share of pairs of runs won against the baseline. Time and decisions are per run.";
+    const when = Object.keys(data.comparison.levels || {}).length ? "held-out score where all runs of a task had taken as many decisions" : "last held-out score";
+    const lede = `Mean over seeds of the ${when}, with the 95% interval of the mean. Differences are paired by seed; green and red: their interval excludes 0. P(better): share of pairs of runs won against the baseline. Time and decisions are per run.`;
     const runs = data.runs.length ? [keepOpen(live(runsTable))] : [];
     section("results", "Results", lede, tables, ...runs);
   }
