@@ -178,7 +178,9 @@ class MaskedScore(TrustRegion):
 
     @property
     def breaks(self) -> dict[str, str]:
-        """Returns the law that plain REINFORCE breaks."""
+        """Returns the laws that plain REINFORCE and a selection on both sides break."""
+        if isinstance(self.keeps, TwoSide | Ring):
+            return {"way_back": "the paper's selection leaves decisions beside its band untrained, on both sides alike"}
         is_plain = isinstance(self.keeps, EveryDecision) and not isinstance(self.weight, Importance)
         return {"old_policy": "neither the weights nor the selection read the ratio"} if is_plain else {}
 

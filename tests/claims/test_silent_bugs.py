@@ -191,6 +191,10 @@ def reward(rows):
         function("logp, logp_old, advantage, mask", RATIO, CLIP.replace("minimum", "maximum"), "return loss * mask"),
         "clipped",
     ),
+    "PPO without its min": Bug(
+        function("logp, logp_old, advantage, mask", RATIO, "return -ratio.clamp(0.8, 1.2) * advantage * mask"),
+        "way_back",
+    ),
     "an advantage function of the wrong sign": Bug(
         """
 import torch

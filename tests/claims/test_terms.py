@@ -109,6 +109,7 @@ BROKEN: dict[str, Toy] = {
         )
     ),
     "clipped": Toy(lambda batch, view: -torch.maximum(*surrogates(batch, view)) * batch.mask),
+    "way_back": Toy(lambda batch, view: -surrogates(batch, view)[1] * batch.mask),
     "faded": Toy(lambda batch, view: -advantage(batch) * bumped(ratio(batch, view)) * batch.mask),
     "reference": Toy(lambda batch, view: good(batch, view) - 0.1 * k3(batch, view)),
     "entropy": Toy(
@@ -132,6 +133,14 @@ SOUND: dict[str, Toy] = {
         )
         for width in (0.2, 0.5)
     },
+    "a ceiling on the loss of bad decisions": Toy(
+        lambda batch, view: (
+            torch.minimum(-torch.minimum(*surrogates(batch, view)), ceiling(advantage(batch))) * batch.mask
+        )
+    ),
+    "a clipped weight without gradient": Toy(
+        lambda batch, view: good(batch, view) * ratio(batch, view).detach().clamp(0.8, 1.2)
+    ),
     "both sides masked": Toy(
         lambda batch, view: -advantage(batch) * ratio(batch, view) * batch.mask * (ratio(batch, view) - 1).abs().le(0.2)
     ),
@@ -146,6 +155,11 @@ def bumped(ratio: Tensor) -> Tensor:
     """Returns a ratio whose weight grows with its distance from 1, up to a distance beyond which it is 0."""
     away = ratio.detach().log().abs()
     return ratio * torch.where(away < 0.75, 1 + away, 0.0)
+
+
+def ceiling(credit: Tensor) -> Tensor:
+    """Returns the largest loss of a bad decision, three times its credit; none of a good one."""
+    return torch.where(credit < 0, -3.0 * credit, torch.inf)
 
 
 def k3(batch: Experience, view: Any) -> Tensor:

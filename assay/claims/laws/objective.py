@@ -106,10 +106,14 @@ def has_ratio(part: Any) -> bool:
 
 def slope_at(part: Any, case: TermCase, credit: float, ratio: float) -> float:
     """Returns the largest gradient in a log-probability, with this credit and this ratio on all rows."""
+    return float(evaluate(part, case, with_credit(case, credit, ratio)).policy["logp"].abs().max())
+
+
+def with_credit(case: TermCase, credit: float, ratio: float) -> Experience:
+    """Returns the batch with this credit and this ratio on all rows, the policy being the reference."""
     here = at_reference(at_ratio_one(case.batch))
     batch = here.add({"advantage": credit * here.mask.to(here.reward.dtype)})
-    batch = replace(batch, logp=(batch.logp - math.log(ratio)) * batch.mask)
-    return float(evaluate(part, case, batch).policy["logp"].abs().max())
+    return replace(batch, logp=(batch.logp - math.log(ratio)) * batch.mask)
 
 
 FAR = math.exp(2.0)
@@ -134,6 +138,26 @@ def clipped(part: Any, case: TermCase) -> Iterator[str]:
                 break
         else:
             yield f"{words} decisions get {found:.3g} where the gain is taken, none where it is lost: swap min and max"
+
+
+def counted_at(part: Any, case: TermCase, credit: float, ratio: float) -> float:
+    """Returns how much of the loss is due to this credit, with this ratio on all rows."""
+    sums = [evaluate(part, case, with_credit(case, one, ratio)).sum for one in (credit, 0.0)]
+    return float((sums[0] - sums[1]).abs())
+
+
+@law("a clip leaves the way back open: where the policy moved against the credit, the loss has a gradient")
+def way_back(part: Any, case: TermCase) -> Iterator[str]:
+    """With credit of one sign on all rows: where the gradient vanishes at the ratio e (good decisions, 1/e bad ones),
+    the loss may not count the credit and be flat at 1/e (e) as well. clip(ratio) * A without PPO's min is. A mask that
+    leaves decisions out counts nothing there; a ceiling on the loss of bad decisions lies above e, usually at 3.
+    """
+    for credit, words in GOOD_AND_BAD:
+        ratio, limit = math.exp(-credit), TIGHT * slope_at(part, case, credit, 1.0)
+        is_flat = all(slope_at(part, case, credit, one) <= limit for one in (1.0 / ratio, ratio))
+        if limit and is_flat and counted_at(part, case, credit, ratio) > limit:
+            what = f"{words} decisions at ratio {ratio:.3g}, where the gain is lost, count and have no gradient"
+            yield f"{what}: the clip has no min. Use -min(ratio * A, clip(ratio) * A)"
 
 
 @law("a smooth clip fades: the more of a gain is taken, the less weight the next has")
@@ -184,7 +208,7 @@ def entropy(part: Any, case: TermCase) -> Iterator[str]:
         yield "it declares `bonus`, and no decision's entropy gets a gradient"
 
 
-POLICY = (old_policy, clipped, faded, reference, entropy)
+POLICY = (old_policy, clipped, way_back, faded, reference, entropy)
 OBJECTIVE = Contract("objective", (*COMMON, zero_credit, recorded, first_order, *POLICY), cases_on)
 RATIO = replace(OBJECTIVE, slot="ratio", holder=lambda part: PolicyGradient(ratio=part))
 TRUST = replace(OBJECTIVE, slot="trust", holder=lambda part: PolicyGradient(trust=part))
