@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import assay
 from assay.cli.arguments import (
@@ -107,8 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. An error that the user can fix is one sentence on stderr and exit code 2, not a traceback."""
     options = parser().parse_args(arguments)
     try:
+        if arguments is None and options.command in READING:
+            read_and_exit(options)
         # run_command imports torch, so that --help is fast and Ctrl-C leaves no traceback
-        return run_command(options) if arguments is not None else remembered(options, run_command)
+        return run_command(options)
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -157,6 +161,19 @@ def run_command(options: argparse.Namespace) -> int:
         return 2
 
 
+def read_and_exit(options: argparse.Namespace) -> NoReturn:
+    """Runs a command that only shows methods, and ends the process at once: a quarter of its time went into collecting
+    the garbage of imports and into taking torch apart again.
+    """
+    gc.disable()
+    code = remembered(options, run_command)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+READING = ("list", "show", "diff")
+"""Commands that show methods: they start no thread or process and leave no file open."""
 READ_AGAIN = ("evaluate", "export", "resume", "reproduce", "serve", "plan")
 """Commands on a run whose training said what is odd about its data."""
 

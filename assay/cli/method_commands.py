@@ -7,6 +7,7 @@ import json
 
 from assay.cli import remembered
 from assay.core.errors import AssayError
+from assay.recipes.families import KINDS, alike
 from assay.report import sheet
 from assay.report.console import console
 from assay.report.overview import print_overview
@@ -20,6 +21,8 @@ def list_methods(options: argparse.Namespace) -> int:
     if options.only is not None and method_index.key_of(options.only.partition(":")[0]) is not None:
         raise AssayError(f"'{options.only}' is a method, not a family. To read about it: assay show {options.only}")
     family = options.only if options.family is None else options.family
+    if family is not None:
+        check_family(family)
     filters = (family, options.kind, options.changes, options.verdict)
     if not any(one is not None for one in filters) and not options.all and not options.json:
         print_overview()
@@ -35,6 +38,18 @@ def list_methods(options: argparse.Namespace) -> int:
     else:
         method_tables.print_methods(rows, list(catalogue.tasks()) if chosen == methods.Filter() else [])
     return 0
+
+
+def check_family(family: str) -> None:
+    """Raises AssayError for what is no family before torch is imported; says so if it is a kind of task."""
+    known = sorted({entry.family for entry in method_index.entries().values() if entry.family})
+    if any(alike(one, family) for one in known):
+        return
+    for kind in KINDS:
+        if alike(kind, family):
+            asked = kind.replace(" ", "-")
+            raise AssayError(f"'{family}' is a kind of task, not a family. Its methods: assay list --kind {asked}")
+    raise AssayError(f"--family is '{family}'. Choose one of: {', '.join(known)}")
 
 
 def show_method(options: argparse.Namespace) -> int:

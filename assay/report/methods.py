@@ -14,7 +14,8 @@ from assay.claims.records import read_verdict
 from assay.core.difference import Change, brief, differences
 from assay.core.errors import AssayError
 from assay.core.settings import describe, settings
-from assay.recipes.method import FAMILIES, Method
+from assay.recipes.families import FAMILIES, alike
+from assay.recipes.method import Method
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Preset, why_preset
 from assay.report import claims
 from assay.runs import catalogue, method_index
@@ -152,12 +153,6 @@ class Filter:
         return kept
 
 
-def alike(known: str, wanted: str) -> bool:
-    """Returns whether two words are equal but for case, '-' for a space, and a plural s."""
-    one, other = (word.lower().replace("-", " ").removesuffix("s") for word in (known, wanted))
-    return one == other
-
-
 def words_of(row: Mapping[str, Any], name: str) -> list[str]:
     """Returns the words of a row that a filter compares."""
     if name == "verdict":
@@ -186,5 +181,3 @@ def compare_methods(name: str, other: str | None, kind: str | None) -> tuple[str
         return key, second[0], differences(method.recipe(chosen[0]), second[1].recipe(chosen[0]))
     changes = changes_of(method, chosen[0])
     return ("" if method.base is None else method.base(chosen[0]).name), key, changes
-
-

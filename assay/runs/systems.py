@@ -8,7 +8,6 @@ from typing import Any
 from assay.core.slots import Task
 from assay.runs import catalogue
 from assay.runs.options import EnvironmentOptions, RunOptions, run_options
-from assay.tasks.adapters.gymnasium import EnvironmentTask
 
 ENVIRONMENT = {one.name for one in fields(EnvironmentOptions)}
 
@@ -29,9 +28,12 @@ def options_of(method: str) -> dict[str, Any]:
 
 def unused_options(method: str, task: Task) -> dict[str, Any]:
     """Returns the options of a method that do nothing on this task."""
-    if isinstance(task, EnvironmentTask):
+    found = {name: value for name, value in options_of(method).items() if name in ENVIRONMENT}
+    if not found:
         return {}
-    return {name: value for name, value in options_of(method).items() if name in ENVIRONMENT}
+    from assay.tasks.adapters.gymnasium import EnvironmentTask
+
+    return {} if isinstance(task, EnvironmentTask) else found
 
 
 def describe_studied(method: str | None) -> str:

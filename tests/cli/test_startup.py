@@ -26,7 +26,8 @@ from pathlib import Path
 from assay.cli.main import main
 Path("rewards.py").write_text("import torch\\ndef correct(completions): return [0.0 for _ in completions]\\n")
 found = {}
-for words in ("list", "train grpo --no-such 3", "train grop", "show grop", "compare grpo rloo",
+for words in ("list", "list no-such", "list language", "train grpo --no-such 3", "train grop", "show grop",
+              "compare grpo rloo",
               "train grpo --task countdown --reward gone.py:f",
               "train grpo --task countdown --reward rewards.py:corect",
               "train grpo --task countdown --reward nowhere", "train grpo --task countdown --tool rewards.py:search"):
@@ -50,7 +51,57 @@ def test_the_list_and_wrong_names_and_options_need_no_torch(tmp_path: Path) -> N
     assert {words for words, (code, _, _) in found.items() if code != 2} == {"list"}
     assert "Did you mean 'grpo'?" in found["train grop"][2]
     told = found["train grpo --task countdown --reward rewards.py:corect"][2]
+    assert "Its methods: assay list --kind language" in found["list language"][2]
     assert f"{tmp_path / 'rewards.py'} has no 'corect'. It has: correct." in told
+
+
+MOST_MODULES = {"list": 60, "train grpo --no-such 3": 45, "show grpo": 345, "show sac": 345, "diff dapo": 330}
+"""Modules of the package that a command may load the first time. Each of the three hundred that `show` needs costs one
+to two milliseconds, and torch takes most of the 2 cpu-seconds that are promised.
+"""
+LOADED = """
+import contextlib, io, sys
+from assay.cli.main import main
+said = io.StringIO()
+with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+    main(sys.argv[1:])
+print(*sys.modules)
+"""
+READ = """
+import atexit, gc, sys
+from assay.cli import main
+atexit.register(print, "torn down")
+remembered = main.remembered
+main.remembered = lambda options, run: (remembered(options, run), print("collects:", gc.isenabled()))[0]
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.parametrize("words", MOST_MODULES)
+def test_the_first_time_a_command_loads_a_bounded_number_of_modules(words: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)}
+    code = [sys.executable, "-c", LOADED, *words.split()]
+    ended = subprocess.run(code, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    loaded = ended.stdout.split()
+    assert 0 < sum(name.partition(".")[0] == "assay" for name in loaded) <= MOST_MODULES[words]
+    optional = {"transformers", "gymnasium", "scipy", "pandas", "matplotlib", "peft", "h5py"}
+    assert not optional & set(loaded)
+
+
+@pytest.mark.parametrize(("words", "code"), [("show sft", 0), ("show nothing", 2), ("list", 0)])
+def test_a_command_that_only_shows_collects_no_garbage_and_leaves_at_once(
+    words: str, code: int, tmp_path: Path
+) -> None:
+    """What it says arrives whole, also through a pipe, with the exit code that it had."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "100"}
+    ran = [sys.executable, "-c", READ, *words.split()]
+    ended = subprocess.run(ran, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == code
+    lines = ended.stdout.splitlines()
+    assert lines[-1] == "collects: False"
+    assert len(lines) > 20 or code
+    assert "torn down" not in ended.stdout
+    assert ("there is no method 'nothing'" in ended.stderr) == (code == 2)
 
 
 def asked(*words: str) -> argparse.Namespace:
