@@ -41,12 +41,6 @@ def data(options: argparse.Namespace) -> int:
     return COMMANDS[options.data_command](options)
 
 
-def task_of(addresses: Sequence[str]) -> str | None:
-    """Returns the task that the first file names, or None."""
-    found = files.read(addresses[0]).about.get("task") if addresses else None
-    return found if isinstance(found, str) else None
-
-
 def chosen(recipe: Recipe, preset: Preset) -> Recipe:
     """Returns the recipe as it is: it was chosen by name already."""
     return recipe

@@ -19,6 +19,7 @@ from assay.runs import catalogue
 from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
 from assay.runs.distributed.ranks import followed
+from assay.runs.given import default_task
 from assay.runs.jobs import Failure, run_jobs
 from assay.runs.options import RunOptions
 from assay.runs.plan import Plan, make_plan, plan_of
@@ -49,7 +50,7 @@ def train(options: argparse.Namespace) -> int:
     checked_seeds(options.seeds)
     if options.name == "" or options.wandb == "":
         raise AssayError(f"{'the method' if options.name == '' else '--wandb'} is empty. Leave it out, or name one.")
-    task = task_for(options, name) if options.task is None else options.task
+    task = default_task(name, options.data) if options.task is None else options.task
     chosen, seeds = plan_arguments(options), range(options.seed, options.seed + options.seeds)
     plans = [make_plan(name, task, seed=seed, **chosen) for seed in seeds]
     base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
@@ -68,20 +69,6 @@ def train(options: argparse.Namespace) -> int:
         with opened_sinks(options, folder, plan) as sinks:
             runs.append(execute(plan, folder, mode=Mode.SILENT if options.json or workers > 1 else None, sinks=sinks))
     return print_runs(runs, base, options)
-
-
-def task_for(options: argparse.Namespace, name: str) -> Any:
-    """Returns the task of the data files, if they name one, else the method's default task."""
-    if options.data:
-        from assay.cli import data_commands  # here: most runs read no files
-
-        return data_commands.task_of(options.data) or default_task(name)
-    return default_task(name)
-
-
-def default_task(name: str) -> str:
-    """Returns the default task of a method."""
-    return catalogue.find_method(name)[1].default_task
 
 
 def seed_folder(base: Path, seed: int, several: bool) -> Path:

@@ -31,7 +31,7 @@ from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.runs.arms import Arm, Setup, plain_name
 from assay.runs.comparison import Outcome
-from assay.runs.notebook import html_table
+from assay.runs.notebook import html_table, text_table
 from assay.runs.plan import make_plan
 from assay.statistics.intervals import Estimate, mean_interval
 
@@ -248,14 +248,23 @@ class Ablation:
         about = {"task": self.planned.setup.tasks[0], "steps": self.planned.setup.options.get("steps")}
         return ends | about | facts(self.planned.factors, self.planned.arms, self.outcome)
 
-    def _repr_html_(self) -> str:
-        """Returns the share of each part in the difference, for a notebook."""
+    @property
+    def shown(self) -> tuple[list[str], list[list[str]]]:
+        """Returns the table of the share of each part in the difference: its headings and its rows."""
         found, first, second = self.facts, self.planned.first, self.planned.second
         names = ("share", "added", "removed", "interaction")
         rows = [[row["short"], *(str(Estimate(**row[name])) for name in names)] for row in found["rows"]]
         rows.append(["all", str(Estimate(**found["total"])), "", "", ""])
         headings = [f"{first} - {second}", "share", f"added to {second}", f"removed from {first}", "interaction"]
-        return html_table(headings, rows)
+        return headings, rows
+
+    def __repr__(self) -> str:
+        """Returns the table as text."""
+        return text_table(*self.shown)
+
+    def _repr_html_(self) -> str:
+        """Returns the share of each part in the difference, for a notebook."""
+        return html_table(*self.shown)
 
 
 # ---------------------------------------------------------------------------------------------------- shares

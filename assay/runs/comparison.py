@@ -27,7 +27,7 @@ from assay.runs.arms import Setup
 from assay.runs.code import code_of, modules_of
 from assay.runs.config import read_config
 from assay.runs.jobs import Failure, Result, run_jobs
-from assay.runs.notebook import html_table, mean_curve, svg_curves
+from assay.runs.notebook import html_table, mean_curve, svg_curves, text_table
 from assay.runs.pools import Child, Job
 from assay.runs.ranges import Range, known_range
 from assay.statistics.aggregates import iqm, iqm_of, probability_of_improvement
@@ -84,14 +84,22 @@ class Outcome:
         sets = [{one.job.seed for one in self.of(arm, task)} for arm in arms for task in self.setup.tasks]
         return sorted(set.intersection(*sets)) if sets else []
 
-    def _repr_html_(self) -> str:
-        """Returns the table of arms and tasks, and their curves, for a notebook."""
+    @property
+    def shown(self) -> tuple[list[str], list[list[str]]]:
+        """Returns the table of arms and tasks: its headings and its rows."""
         shown = []
         for row in rows(self):
             gained = "" if row["difference"] is None else str(Estimate(**row["difference"]))
             shown.append([row["arm"], row["task"], str(Estimate(**row["score"])), gained, str(row["seeds"])])
-        first = self.setup.arms[0].name
-        table = html_table(["arm", "task", "held-out score", f"minus {first}, paired", "seeds"], shown)
+        return ["arm", "task", "held-out score", f"minus {self.setup.arms[0].name}, paired", "seeds"], shown
+
+    def __repr__(self) -> str:
+        """Returns the table as text."""
+        return text_table(*self.shown)
+
+    def _repr_html_(self) -> str:
+        """Returns the table of arms and tasks, and their curves, for a notebook."""
+        table = html_table(*self.shown)
         figures = []
         for task in self.setup.tasks:
             found = {arm.name: self.of(arm.name, task) for arm in self.setup.arms}

@@ -78,6 +78,10 @@ class Evaluation:
         extra = {name: vars(one) for name, one in self.extra.items()}
         return facts | {"samples": self.scores.shape[1], **self.more, **extra}
 
+    def __repr__(self) -> str:
+        """Returns the sentences that the command prints."""
+        return "\n".join(self.lines())
+
     def _repr_html_(self) -> str:
         """Returns the table of scores with their intervals, for a notebook."""
         rows = [["held-out score", formatted(self.mean), f"{self.mean.count} {self.what}"]]
@@ -86,7 +90,7 @@ class Evaluation:
         return html_table([f"{self.method} on {self.task}, step {self.step}", "95 % interval", "over"], rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inferred(Evaluation):
     """Scores of the policy of another reward, inferred from data without training (`zero_shot`)."""
 

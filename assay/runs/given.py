@@ -7,7 +7,7 @@ class of environments, or a function that makes one.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.datasets.dataset import Dataset
-from assay.datasets.files import from_arrays, write
+from assay.datasets.files import from_arrays, read, write
 from assay.recipes.method import Method
+from assay.runs import catalogue
 from assay.runs.given_rows import FOLDER, address_of_rows
 from assay.runs.user_code.addresses import PYTHON
 from assay.runs.user_code.methods_and_tasks import is_task
@@ -41,6 +42,18 @@ def given_method(method: MethodLike) -> str | Recipe:
             f"method is {method!r:.60}. Give a name, a Recipe, a METHOD, or a function recipe(preset) that returns one."
         )
     return address_of_object(method, "method")
+
+
+def default_task(method: str | Recipe, data: Sequence[str] = ()) -> str:
+    """Returns the task that the first file of the data names, else the method's default; AssayError for a recipe, which
+    has none.
+    """
+    named = read(data[0]).about.get("task") if data else None
+    if isinstance(named, str):
+        return named
+    if isinstance(method, Recipe):
+        raise AssayError(f"the recipe '{method.name}' has no default task. Name one: assay.train(recipe, 'countdown').")
+    return catalogue.find_method(method)[1].default_task
 
 
 def given_task(task: Any) -> str | Task:

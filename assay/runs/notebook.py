@@ -1,4 +1,6 @@
-"""How runs and comparisons show themselves in a notebook: a table and a curve, in plain HTML and SVG."""
+"""How runs and comparisons show themselves: in a notebook a table and a curve, in plain HTML and SVG; in a console the
+table as text.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,14 @@ def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = ["".join(f"<td {style}>{html.escape(cell)}</td>" for cell in row) for row in rows]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table as text, its columns aligned."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return "\n".join(line.rstrip() for line in padded)
 
 
 def svg_curves(curves: Mapping[str, Curve], title: str) -> str:

@@ -67,6 +67,12 @@ class Run:
         both, same = (self.scores_before, self.scores_after), evaluation.labels(self.task, len(self.scores_after))
         return measured_change("held-out score", *both, paired=True, labels=same, bounds=range_of(self.task))
 
+    def __repr__(self) -> str:
+        """Returns the scores before and after, and the folder, in a sentence."""
+        change = self.change
+        scores = f"held-out score {change.before} before, {change.after} after, change {change.change}"
+        return f"<{self.recipe.name} on {self.task.name}: {scores}; {self.folder}>"
+
     def _repr_html_(self) -> str:
         """Returns the scores before and after, the alarms and the curve, for a notebook."""
         change = self.change

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ from assay.runs.distributed.ledger import WorkStopped
 from assay.runs.distributed.ranks import Team
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
-from assay.runs.given import MethodLike, given_data, given_method, given_task
+from assay.runs.given import MethodLike, default_task, given_data, given_method, given_task
 from assay.runs.given_model import given_model
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.library_versions import check_base
@@ -177,7 +177,7 @@ def check_folder(folder: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- public functions
 def train(
     method: MethodLike,
-    task: Any,
+    task: Any = None,
     *,
     steps: int | None = None,
     seed: int = 0,
@@ -197,7 +197,8 @@ def train(
 ) -> Run:
     """Trains a method on a task and returns the run. A method is a name, a `Recipe`, a `METHOD`, or a function
     `recipe(preset)`. A task is a name, a file, a `Task`, a class of Gymnasium environments, a function that makes one,
-    or rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held-out) of them.
+    or rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held-out) of them; None is
+    the method's default task.
 
     `out` defaults to runs/<method>-<task>-<seed>. If the folder holds an unfinished run with the same settings, it is
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
@@ -213,13 +214,14 @@ def train(
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
     """
-    method, task, model = given_method(method), given_task(task), given_model(model)
+    method, model, data = given_method(method), given_model(model), given_data(data)
+    task = default_task(method, data) if task is None else given_task(task)
     options, placement, given = with_keywords(options, placement, keywords)
     if placement is None or given:
         placement, options = hardware.chosen(model, options, settings or {}, placement or Placement(), **given)
     plan = make_plan(
         method, task, steps=steps, seed=seed, settings=settings, warmup=warmup, evaluations=evaluations,
-        placement=placement, model=model, data=given_data(data), preset=preset, options=options,
+        placement=placement, model=model, data=data, preset=preset, options=options,
     )  # fmt: skip
     named = Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     folder = named if out is None else checked_path(out, "out")
@@ -291,21 +293,30 @@ class Loaded:
     step: int
 
 
+class Kept(NamedTuple):
+    """What `load` reads of a checkpoint: the policy to act with, the plan of its run, and the step."""
+
+    policy: Any
+    plan: Plan
+    step: int
+
+
 def load(
     folder: str | Path,
     checkpoint: str | int | None = None,
     *,
     accept_changed_code: bool = False,
     trust_code: bool = False,
-) -> tuple[Any, Plan, int]:
-    """Returns (policy, plan, step) of a checkpoint: the newest, that of a step, or "best", the one with the best
-    held-out score of those that are kept. A control policy has `predict(observation)`. `trust_code` as in `resume`.
+) -> Kept:
+    """Returns (policy, plan, step) of a checkpoint, by these names too: of the newest, of that of a step, or of "best",
+    the one with the best held-out score of those that are kept. A control policy has `predict(observation)`.
+    `trust_code` as in `resume`.
     """
     if trust_code:
         trust(checked_path(folder, "folder"))
     plan = plan_of(folder, accept_changed_code=accept_changed_code)
     found = loaded(plan, Path(folder), checkpoint)
-    return with_predict(found.policy, plan.task), plan, found.step
+    return Kept(with_predict(found.policy, plan.task), plan, found.step)
 
 
 def loaded(plan: Plan, folder: Path, which: str | int | None = None) -> Loaded:

@@ -93,6 +93,10 @@ class Tuned:
             f"in {self.tuning_runs} runs and {self.tuning_steps} steps (optimism {self.optimism})"
         )
 
+    def __repr__(self) -> str:
+        """Returns the score on fresh seeds and the chosen settings."""
+        return f"{self}\n{dict(self.settings)}"
+
     def _repr_html_(self) -> str:
         """Returns the score on fresh seeds and the chosen settings, for a notebook."""
         return f"<p>{escape(str(self))}</p><p>{escape(str(dict(self.settings)))}</p>"

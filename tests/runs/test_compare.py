@@ -37,6 +37,7 @@ def test_methods_and_recipes_are_compared_by_name(outcome: Outcome) -> None:
     assert not outcome.failures
     assert [len(outcome.of(name)) for name in ("plain", "mine")] == [2, 2]
     shown = outcome._repr_html_()
+    assert [line.split()[0] for line in repr(outcome).splitlines()] == ["arm", "plain", "mine"]
     assert all(word in shown for word in ("plain", "mine", "minus plain, paired", "<svg"))
 
 
@@ -74,6 +75,7 @@ def test_parts_are_ablated_from_python(tmp_path: Path) -> None:
     found = assay.ablate("dr_grpo", "grpo", "bandit", steps=2, seeds=2, out=tmp_path / "out", jobs=2)
     assert sum(row["share"]["value"] for row in found.facts["rows"]) == pytest.approx(found.facts["total"]["value"])
     assert all(word in found._repr_html_() for word in ("share", "added to grpo", "removed from dr-grpo"))
+    assert [line.split()[0] for line in repr(found).splitlines()] == ["dr-grpo", "aggregate", "scale", "all"]
 
 
 def test_settings_are_tuned_from_python(tmp_path: Path) -> None:
@@ -83,6 +85,7 @@ def test_settings_are_tuned_from_python(tmp_path: Path) -> None:
     assert found.reported.count == 2
     assert len(found.trials) == 2
     assert "fresh seeds" in found._repr_html_()
+    assert "policy.learning_rate" in repr(found)
 
 
 def test_ranges_are_texts_pairs_and_lists() -> None:

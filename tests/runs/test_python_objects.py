@@ -14,10 +14,11 @@ import pytest
 import assay
 from assay import recipes
 from assay.core.errors import AssayError
-from assay.datasets.files import read
+from assay.datasets.files import from_arrays, read, write
 from assay.recipes.method import Method
 from assay.recipes.presets import TABLE
-from assay.runs.given import given_data, given_method, given_task
+from assay.runs import run as run_module
+from assay.runs.given import default_task, given_data, given_method, given_task
 from assay.runs.keywords import with_keywords
 from assay.runs.options import RunOptions
 from assay.runs.plan import plan_of, repeat_command
@@ -77,6 +78,39 @@ def test_a_run_is_evaluated_as_an_object_and_as_a_folder(walked: assay.Run) -> N
     assert here.facts()["mean"] == here.mean.value
     other = assay.evaluate(walked, task=walk_of(1), starts=3)
     assert other.scores.shape == (3, 1)
+
+
+def test_what_is_printed_in_a_console_is_its_table_in_words(walked: assay.Run) -> None:
+    """Not the fields of dataclasses, which are a page long."""
+    told = repr(walked)
+    assert told.startswith(f"<ppo on {walked.task.name}: held-out score {walked.before} before, {walked.after} after")
+    assert str(walked.folder) in told
+    assert len(told.splitlines()) == 1
+    seen = assay.evaluate(walked)
+    assert repr(seen).splitlines() == seen.lines()
+
+
+def test_what_is_loaded_has_names(walked: assay.Run) -> None:
+    found = assay.load(walked.folder)
+    policy, plan, step = found
+    assert (found.policy, found.plan, found.step) == (policy, plan, step)
+    assert step == 1
+    assert found.policy.predict(np.zeros(1, np.float32)) in (0, 1)
+
+
+def test_without_a_task_it_is_the_methods_own_or_that_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_module, "execute", lambda plan, folder, **how: plan)
+    assert assay.train("ppo", steps=1).address == "cartpole"
+    columns = {"observation": [[0.0], [1.0]], "action": [0, 1], "reward": [1.0, 0.0], "terminal": [False, True]}
+    columns |= {"truncated": [False, False], "next_observation": [[1.0], [0.0]]}
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    path = write(replace(from_arrays(arrays, {}), about={"task": "chain"}), tmp_path / "rows.safetensors")
+    assert default_task("ppo", [str(path)]) == "chain"
+    with pytest.raises(AssayError, match=r"the recipe 'grpo' has no default task\. Name one"):
+        assay.train(recipes.grpo(TABLE))
 
 
 def test_a_recipe_of_ones_own_is_evaluated_where_it_was_trained(tmp_path: Path) -> None:
