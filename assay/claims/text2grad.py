@@ -67,8 +67,8 @@ CLAIMS = Claims(
               of="refusals"),
         Measured("where 2 of 64 tokens decide and one mark in ten is wrong it is right more often than with the same "
                  "marks summed at the end", "key-decisions:length=64", recipe(PLACES, noise=0.1),
-                 recipe(PLACES, noise=0.1, summed=True), Final("pass_rate"), margin=0.1, seeds=5, minutes=8.0, steps=60,
-                 about=About.HEADLINE),
+                 recipe(PLACES, noise=0.1, summed=True), Final("pass_rate"), margin=0.1, seeds=5, looks=2, minutes=8.0,
+                 steps=60, about=About.HEADLINE),
     ),
     mutants=(
         Edit("marks of 0 and 1", Signed.__call__, "2.0 * score_S - 1.0", "score_S"),

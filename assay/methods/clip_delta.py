@@ -41,7 +41,11 @@ METHOD = Method(
         "whitening, after all this, moves the level of the rewards again",
     ),
     pilots=(
-        "its claims are not measured yet; repeatable, seed 0 (x86-64): raw scores end at 0.001 with 6.8 of 7 tokens an "
+        "before the claims were measured, repeatable, seed 0 (x86-64): raw scores end at 0.001 with 6.8 of 7 tokens an "
         "answer, this at 0.50 with 2.1 after 78,717 tokens, ppo on success at 0.31 after 73,029 and 0.74 after 123,119",
+    ),
+    results=(
+        "with ten seeds it is undecided whether success alone is as good after as many tokens: right 0.12 less often "
+        "(-0.32 to 0.07, margin -0.05)",
     ),
 )

@@ -230,4 +230,8 @@ METHOD = Method(
         "not measured: impossible prompts, which attract all weight",
     ),
     pilots=("eta 0.65 and 4 were tried with 60 steps on 2 seeds: hard prompts end at 0.54 and 0.88, grpo's at 0.28",),
+    results=(
+        "with ten seeds the headline is undecided: the rarest prompts are solved 0.47 more often (0.06 to 0.77, margin "
+        "0.1). Six seeds find them, at 0.54 to 0.91, four do not; grpo's on the same pool end at 0.02 at most",
+    ),
 )
