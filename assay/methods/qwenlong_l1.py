@@ -193,8 +193,8 @@ METHOD = Method(
         "second claim was stated for that",
     ),
     results=(
-        "with ten seeds the headline is undecided: the longest inputs are solved 0.07 more often (-0.08 to 0.26). Whole "
-        "codes are learned or none, each a quarter of the score; what the pilots showed did not come again",
+        "with ten seeds the headline is undecided: the longest inputs are solved 0.07 more often (-0.08 to 0.26). "
+        "Whole codes are learned or none, each a quarter of the score; what the pilots showed did not come again",
         "the control fails: of four digits they are solved 0.09 more often (0.02 to 0.21), not less",
     ),
 )
