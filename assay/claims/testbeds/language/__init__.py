@@ -10,7 +10,7 @@ from assay.claims.testbeds.language.evidence import evidence
 from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.graded import hackable, judge
 from assay.claims.testbeds.language.ladder import dirty, free, ladder
-from assay.claims.testbeds.language.places import key_decisions, lock, reading
+from assay.claims.testbeds.language.places import calls, key_decisions, lock, reading
 from assay.claims.testbeds.language.redo import redo
 from assay.claims.testbeds.language.repeatable import repeatable
 from assay.claims.testbeds.language.sparse import levels, many_ways, stale
@@ -25,6 +25,7 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "key-decisions": key_decisions,
     "lock": lock,
     "reading": reading,
+    "calls": calls,
     "judge": judge,
     "hackable": hackable,
     "register-walk": register_walk,

@@ -1,4 +1,4 @@
-"""Testbeds of independent places: lock (one code), key-decisions (few of many places decide).
+"""Testbeds of independent places: lock (one code; calls explains errors), key-decisions (few of many places decide).
 
 Axes: B sequences, T decisions, P prompts, L places, 10 digits.
 """
@@ -67,6 +67,31 @@ READABLE = CharacterTokenizer(DIGITS + SIGNS + "\n :")
 def reading(digits: int = 4, prompts: int = 4) -> EnumerableTask:
     """Returns `lock` for a policy that copies what its prompt shows (`actor.copy`); its solutions are the codes."""
     task = enumerable_task(f"reading-{digits}", Lock(digits, prompts), digits, preset="reading")
+    return replace(task, tokenizer=READABLE)
+
+
+@dataclass(frozen=True)
+class Calls(Enumerable):
+    """The codes of a `lock` of `fields` digits. Of a wrong one its verifier shows the digits that are right so far, and
+    the next `shown` as they must be.
+    """
+
+    fields: int = 3
+    shown: int = 2
+    prompts: int = 4
+
+    def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
+        return Lock(self.fields, self.prompts).ways(prompt)
+
+    def explain(self, item: Item, completion: str) -> str:
+        """Returns the beginning of the code up to there; nothing of a right one."""
+        right = next((place for place, one in enumerate(item.answer) if completion[place : place + 1] != one), None)
+        return "" if right is None else item.answer[: right + self.shown]
+
+
+def calls(fields: int = 3, shown: int = 2, prompts: int = 4) -> EnumerableTask:
+    """Returns `reading` whose verifier is a program with error messages; `shown` is how much they reveal."""
+    task = enumerable_task(f"calls-{fields}-{shown}", Calls(fields, shown, prompts), fields, preset="reading")
     return replace(task, tokenizer=READABLE)
 
 

@@ -68,6 +68,7 @@ def all_chances(actor: Any, task: Any, prompt: int, length: int) -> dict[str, fl
         ("lock:digits=1", 1e-1),
         ("lock:digits=3", 1e-3),
         ("lock:digits=5", 1e-5),
+        ("calls:fields=3", 1e-3),
         ("key-decisions:keys=3", 0.2**3),
         ("key-decisions:length=4,keys=1,accepted=5", 0.5),
         ("levels:easy=1,solved=94", 0.94),
