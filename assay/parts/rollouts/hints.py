@@ -35,11 +35,16 @@ MEASURED = 64
 
 
 # ------------------------------------------------------------------------------------------------ solutions
+def states(answer: str, text: str) -> re.Match[str] | None:
+    """Returns where a text first states an answer as a word; None if it does not."""
+    return re.search(rf"(?<!\w){re.escape(answer.strip())}(?!\w)", text)
+
+
 def statement(answer: str, solution: str) -> float:
     """Returns the place in a solution where it first states the answer as a word; infinity if it never does, or if the
     solution is nothing but the answer, of which any part may be given.
     """
-    found = re.search(rf"(?<!\w){re.escape(answer.strip())}(?!\w)", solution)
+    found = states(answer, solution)
     return math.inf if found is None or solution.strip() == answer.strip() else float(found.start())
 
 
