@@ -131,7 +131,7 @@ class Keywords(TypedDict, total=False):
     deterministic: bool
 
 
-ARGUMENTS = ("steps", "out", "settings", "warmup", "model", "data", "preset", "evaluations")
+ARGUMENTS = ("task", "steps", "out", "settings", "warmup", "model", "data", "preset", "evaluations")
 """Arguments that train, compare, ablate and tune have besides the options."""
 
 

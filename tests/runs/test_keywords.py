@@ -45,6 +45,7 @@ def test_a_keyword_is_the_option_of_its_name() -> None:
     [
         ({"max_token": 3}, r"'max_token' is no option\. Did you mean max_tokens="),
         ({"beta": 0.1}, r"'beta' is no option\. Did you mean kl="),
+        ({"dataset": [1]}, r"'dataset' is no option\. Did you mean task="),
         ({"max_tokens": "many"}, "--max-tokens is 'many'. Use a whole number"),
         ({"reward": 3}, "reward"),
         ({"reward": dict}, "is not a function"),
