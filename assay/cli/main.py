@@ -42,9 +42,14 @@ Command = Callable[[str, str], argparse.ArgumentParser]
 
 def parser() -> argparse.ArgumentParser:
     """Builds the parser of all commands."""
-    root = Parser(prog="assay", description="One reinforcement-learning library for tokens and torques.")
+    root = Parser(
+        prog="assay", description="One reinforcement-learning library for tokens and torques.",
+        epilog="Begin with: assay train (a demonstration of a few minutes), assay list, assay show grpo",
+    )  # fmt: skip
     root.add_argument("--version", action="version", version=f"assay {assay.__version__}")
-    commands = root.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
+    commands = root.add_subparsers(
+        dest="command", required=True, parser_class=Parser, metavar="COMMAND", title="commands"
+    )
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=text, description=text)

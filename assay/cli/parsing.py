@@ -26,6 +26,12 @@ class Help(argparse.HelpFormatter):
             usage = " ".join(["%(prog)s [options]", *words])
         super().add_usage(usage, listed, groups, prefix)
 
+    def _format_action(self, action: argparse.Action) -> str:
+        """Formats commands in one column, without a line that says COMMAND."""
+        if isinstance(action, argparse._SubParsersAction):
+            return "".join(self._format_action(one) for one in action._get_subactions())
+        return super()._format_action(action)
+
 
 def argument_word(action: argparse.Action) -> str:
     """Returns how a usage shows an argument: in brackets if it may be left out, with dots if there may be several."""

@@ -5,6 +5,7 @@ A block is a dict with a `kind`: panel, line, bullets, table or note. A cell is 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,6 +14,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+BORDERS = 4
+"""Columns that a panel's frame and padding take."""
 Block: TypeAlias = dict[str, Any]
 Cell: TypeAlias = list[list[str]]
 
@@ -60,8 +63,8 @@ def draw(out: Console, blocks: Sequence[Mapping[str, Any]]) -> None:
     for block in blocks:
         kind = block["kind"]
         if kind == "panel":
-            title = text_of(block["title"])
-            out.print(Panel(Text(block["text"]), title=title, title_align="left", expand=False))
+            title, text = text_of(block["title"]), Text(folded(block["text"], out.width - BORDERS))
+            out.print(Panel(text, title=title, title_align="left", expand=False))
         elif kind == "line":
             out.print(Text.assemble((f"{block['heading']}  ", "bold"), block["text"]))
         elif kind == "bullets" and block["lines"]:
@@ -73,6 +76,16 @@ def draw(out: Console, blocks: Sequence[Mapping[str, Any]]) -> None:
             out.print(drawn_table(block, out.width))
         elif kind == "note":
             out.print(Text(block["text"], style=block["style"]))
+
+
+def folded(text: str, width: int) -> str:
+    """Returns the text with indented lines, formulas, cut between words; what follows stands further in."""
+    found: list[str] = []
+    for row in text.split("\n"):
+        indent = row[: len(row) - len(row.lstrip())]
+        is_long = bool(indent) and len(row) > width
+        found += textwrap.wrap(row, width, subsequent_indent=indent + "    ") if is_long else [row]
+    return "\n".join(found)
 
 
 def drawn_table(block: Mapping[str, Any], width: int) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -329,6 +330,15 @@ def test_usage_does_not_repeat_a_long_list_of_options(assay: Command, monkeypatc
         "diff": "[-h] [--json] [--kind KIND] METHOD [OTHER]",
     }.items():
         assert assay(command, "--help")[1].splitlines()[0] == f"usage: assay {command} {words}"
+
+
+def test_commands_stand_in_one_column_of_the_help(assay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = assay("--help")[1].partition("\ncommands:\n")[2]
+    listed = [line for line in told.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert len(listed) > 15
+    assert all(re.fullmatch(r"  [a-z]+ +\S.*", line) and line[14] != " " and line[13] == " " for line in listed)
+    assert "Begin with: assay train" in told
 
 
 def test_help_needs_no_torch_so_that_it_is_quick_and_an_early_ctrl_c_is_clean() -> None:

@@ -178,6 +178,13 @@ def test_a_kept_sheet_is_drawn_without_torch(tmp_path: Path) -> None:
     assert "claims of sft" in said[1]
 
 
+def test_a_formula_that_is_too_long_goes_on_further_in() -> None:
+    text = "words that flow over the width\n    loss = -mean_i sum_t min(a, b) A_i\n    x = 1"
+    assert sheet.folded(text, 24).splitlines() == [
+        "words that flow over the width", "    loss = -mean_i sum_t", "        min(a, b) A_i", "    x = 1",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "words",
     [("show", "mine.py"), ("show", "grpo"), ("show", "mine.py", "--json"), ("diff", "grpo", "mine.py"), ("claim",)],
