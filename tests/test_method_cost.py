@@ -35,6 +35,7 @@ REASONS = {
     "StandardisedByData": "--normalize obs of every offline method, docs/rescaled.md; td3-bc has it in the preset d4rl",
     "Standardising": "--normalize, docs/environments.md",
     "ModuleBody": "--body FILE.py:NAME, docs/own.md: a user's own network",
+    "SamplerWeight": "--correct-sampling, docs/scale.md: the last credit of any method with a ratio",
     "Narrowed": "temperature, top-k and top-p of a rollout, docs/one_gpu.md: users put it around any rollout",
 }
 """Shared parts that no base recipe names and fewer than two methods use: who else uses each."""

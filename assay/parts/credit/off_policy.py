@@ -11,18 +11,19 @@ B rows, T decisions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State
 from assay.core.settings import model_name
 from assay.core.slots import Credit, Prepare, RatioLevel, Scene, logp_of
 from assay.decoding.sampling_parameters import LOGP_SAMPLER
-from assay.parts.objectives.ratio import TokenRatio
+from assay.parts.objectives.ratio import SequenceRatio, TokenRatio
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class OldPolicy(Prepare):
         return replace(experience, logp=old).add({LOGP_SAMPLER: recorded})
 
 
+def another_sampler(experience: Experience) -> Tensor:
+    """Returns log-probabilities of a sampler whose chances are further apart, for the laws."""
+    return 1.25 * experience.logp
+
+
 @dataclass(frozen=True)
 class SamplerWeight(Credit):
     """advantage <- w * advantage,   w = pi_old / sampler by `level`, at least `low` and at most `high`.
@@ -67,10 +73,11 @@ class SamplerWeight(Credit):
     low: float = 0.0
     high: float = 2.0
     masks: bool = False
-    not_a_part: ClassVar[str] = "the laws have no policy beside the one that sampled: tests by hand run it"
     centred: ClassVar[bool] = False
     reads: ClassVar[Mapping[str, str]] = {"advantage": "BT", LOGP_SAMPLER: "BT"}
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {LOGP_SAMPLER: another_sampler}
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"low": 0.5, "masks": True}, {"level": SequenceRatio()})
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.low <= 1.0 <= self.high:
