@@ -14,6 +14,8 @@ UNIT_ITEMS = (
     "Refusing", "Scratch", "Sorting", "TextFile", "Thinking",
 )  # fmt: skip
 """Prompts of this package whose verifier gives 0 to 1; that of a user's own file may give anything."""
+UNIT_TASKS = ("PairsTask", "EnumerableTask")
+"""Tasks of this package whose held-out scores are 0 to 1, whatever their items are."""
 
 
 def value_at(config: Mapping[str, Any], *path: str) -> Any:
@@ -32,7 +34,8 @@ def known_range(config: Mapping[str, Any]) -> Range | None:
     task, horizon = config.get("task_settings"), value_at(config, "task_settings", "spec", "horizon")
     if value_at(task or {}, "scorer") is not None:
         return (0.0, 1.0) if value_at(task or {}, "scorer", "part") == "Ranged" else None
-    if value_at(config, "task_settings", "items", "part") in UNIT_ITEMS or value_at(task or {}, "part") == "PairsTask":
+    has_unit_items = value_at(config, "task_settings", "items", "part") in UNIT_ITEMS
+    if has_unit_items or value_at(task or {}, "part") in UNIT_TASKS:
         return 0.0, 1.0
     is_cartpole = value_at(config, "task_settings", "dynamics", "part") == "CartPole" or config.get("task") in (
         "CartPole-v0",

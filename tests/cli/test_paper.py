@@ -182,6 +182,7 @@ def test_ranges_and_held_out_starts_are_those_of_the_config() -> None:
     vocabulary = {"task_settings": {"part": "DialogueTask", "spec": {"action": {"part": "Vocabulary"}}}}
     cartpole = {"task_settings": {"spec": {"horizon": 500}, "dynamics": {"part": "CartPole"}}}
     assert known_range({"task_settings": {"items": {"part": "Sorting"}}}) == (0.0, 1.0)
+    assert known_range({"task_settings": {"part": "EnumerableTask", "items": {"part": "Lock"}}}) == (0.0, 1.0)
     assert known_range({"task_settings": {"items": {"part": "MyOwn"}}}) is None, "a user's verifier may give anything"
     assert known_range(cartpole) == (0.0, 500.0)
     assert known_range(vocabulary) is None
