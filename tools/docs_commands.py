@@ -31,7 +31,8 @@ def section(parser: argparse.ArgumentParser) -> str:
     """Returns a command: what it does, then its arguments and options by group."""
     told = [f"## {parser.prog}", f"{capital(parser.description or parser.prog)}."]
     for group in parser._action_groups:
-        shown = [action for action in group._group_actions if not isinstance(action, argparse._HelpAction)]
+        told_of = [one for one in group._group_actions if one.help != argparse.SUPPRESS]
+        shown = [one for one in told_of if not isinstance(one, argparse._HelpAction)]
         if shown:
             name = str(group.title or "options")
             told.append(table((name, ""), [(code(words_of(one)), plain(one.help or "")) for one in shown]))

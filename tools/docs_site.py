@@ -15,6 +15,8 @@ SHIM = re.compile(r"https://[\w.]+/iframe-worker/shim")
 """Where the theme loads the worker for pages on the disk from."""
 COMMANDS = re.compile(r'<div class="language-(?:bash|sh) .*?</div>', re.S)
 """Blocks of commands on a page."""
+INDENTED = re.compile(r"(?<=\n\n)(?:    assay .*\n)+(?=\n|\Z)")
+"""Commands that stand in a page as an indented block."""
 OPTION = re.compile(r"(?<=[\s>])(--[a-z][a-z-]*)(?![^<]*>)")
 INLINE = re.compile(r"<code>([^<]*)</code>")
 """Code in a sentence or a cell."""
@@ -52,7 +54,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return markdown
     if MADE in markdown:
         markdown = markdown.replace(MADE, docs_api.laws_table())
-    return docs_links.for_site(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+    return docs_links.for_site(fenced(markdown), f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def fenced(markdown: str) -> str:
+    """Returns the page with indented commands as a block of a shell, which is wrapped on a narrow page."""
+    return INDENTED.sub(lambda found: f"```sh\n{re.sub('^    ', '', found[0], flags=re.M)}```\n", markdown)
 
 
 def breakable(code: str) -> str:

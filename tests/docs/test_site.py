@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import re
 from dataclasses import fields
@@ -274,10 +275,18 @@ def test_columns_stand_with_axes_writers_and_meaning() -> None:
     assert all(line.count(" | ") == 3 for line in lines if line.startswith("| "))
 
 
+def test_indented_commands_are_a_block_of_a_shell() -> None:
+    page = "Any is.\n\n    assay train ppo  # one\n    assay check a.py\n\nThen:\n\n    assay: it failed.\n\nThe end.\n"
+    told = docs_site.fenced(page)
+    assert "Any is.\n\n```sh\nassay train ppo  # one\nassay check a.py\n```\n\nThen:" in told
+    assert "\n\n    assay: it failed.\n\n" in told
+
+
 def test_every_command_and_option_is_on_the_page() -> None:
     (page,) = docs_commands.pages().values()
     assert {"assay train", "assay data make", "assay watch"} <= set(re.findall(r"^## (.*)$", page, flags=re.M))
     assert "<code>--set PART.<wbr>FIELD=<wbr>VALUE</code>" in page
+    assert argparse.SUPPRESS not in page, "a former name of an option is hidden"
     assert page.count("<code>--json</code>") == len(list(docs_commands.commands(cli.parser())))
 
 
