@@ -45,6 +45,7 @@ class Fission(Around):
     tells: bool = True
     threshold: float = 0.0
     form: str = FORM
+    not_a_part: ClassVar[str] = "the tasks of the laws say nothing of failures: its claims gather steps with it"
     writes: ClassVar[Mapping[str, str]] = {"hinted": "B: the policy saw more than the task's prompt when it acted"}
 
     @property
