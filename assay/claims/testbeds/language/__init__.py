@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from assay.claims.testbeds.language.attempts import attempts
 from assay.claims.testbeds.language.counting import counting
 from assay.claims.testbeds.language.elicitation import elicitation
 from assay.claims.testbeds.language.evidence import evidence
@@ -31,6 +32,7 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "register-walk": register_walk,
     "redo": redo,
     "repeatable": repeatable,
+    "attempts": attempts,
     "formats": formats,
     "counting": counting,
     "evidence": evidence,
