@@ -62,9 +62,9 @@ class Run:
 
     @property
     def steps(self) -> int | None:
-        """Returns the planned steps, or None if the config does not say."""
-        steps = self.config.get("steps")
-        return steps if is_count(steps) else None
+        """Returns the planned steps, those added by --more-steps included, or None if the config does not say."""
+        steps, more = self.config.get("steps"), self.config.get("more_steps", 0)
+        return steps + more if is_count(steps) and isinstance(more, int) else None  # fewer if it had ended early
 
     @cached_property
     def state(self) -> str:

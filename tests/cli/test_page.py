@@ -320,6 +320,15 @@ def test_binary_metrics_config_and_samples(tmp_path: Path) -> None:
     page.write(data, tmp_path / "page.html")
 
 
+@pytest.mark.parametrize(("more", "last", "state"), [(5, 25, "finished"), (5, 22, "stopped"), (-3, 17, "finished")])
+def test_steps_that_were_added_are_planned_steps(more: int, last: int, state: str, tmp_path: Path) -> None:
+    """Fewer than were planned at first, if a run that had ended early was trained further."""
+    path = make_run(tmp_path / "a", last=last) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"more_steps": more}))
+    (run,) = page.gather([tmp_path])["runs"]
+    assert (run["step"], run["steps"], run["state"]) == (last, 20 + more, state)
+
+
 def test_numbers_that_are_not_finite_are_named(tmp_path: Path) -> None:
     path = make_run(tmp_path / "a") / "metrics.jsonl"
     append(path, b'{"step": 21, "kl": NaN, "reward": Infinity}\n', b'{"step": 22, "kl": null, "not_finite": ["kl"]}\n')
