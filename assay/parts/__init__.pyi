@@ -24,6 +24,9 @@ from assay.parts.credit.outcome import (
 )
 from assay.parts.credit.reweigh import BySign as BySign, Reweigh as Reweigh, WithoutIdle as WithoutIdle
 from assay.parts.credit.segments import SegmentGae as SegmentGae, Spans as Spans
+from assay.parts.credit.self_teacher import (
+    SHOWN as SHOWN, SolvedTeacher as SolvedTeacher, need_prompts as need_prompts, solved_sibling as solved_sibling,
+)
 from assay.parts.credit.shaping import (
     Informative as Informative, KlInReward as KlInReward, OverlongPenalty as OverlongPenalty, PairUp as PairUp,
     RightOrWrong as RightOrWrong,
@@ -54,7 +57,9 @@ from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denois
 from assay.parts.objectives.guided import (
     FOREIGN as FOREIGN, ForeignWeight as ForeignWeight, Guided as Guided, Shaped as Shaped, is_foreign as is_foreign,
 )
-from assay.parts.objectives.distil import Distil as Distil, JensenShannon as JensenShannon
+from assay.parts.objectives.distil import (
+    Distil as Distil, JensenShannon as JensenShannon, TEACHER_WEIGHT as TEACHER_WEIGHT, taught as taught,
+)
 from assay.parts.objectives.imitation import LogLikelihood as LogLikelihood
 from assay.parts.objectives.labelled import CrossEntropy as CrossEntropy, OutcomeAsLabel as OutcomeAsLabel
 from assay.parts.objectives.pathwise import (
@@ -151,6 +156,7 @@ from assay.parts.sources.retained import Retained as Retained
 from assay.parts.sources.scales import (
     ReturnRange as ReturnRange, RewardScale as RewardScale, returns_to_go as returns_to_go,
 )
+from assay.parts.sources.shown import ShownTwice as ShownTwice
 from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,

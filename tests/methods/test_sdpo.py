@@ -17,9 +17,8 @@ from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import sdpo
-from assay.methods import sdpo as teacher
-from assay.methods.sdpo import ShownTwice
 from assay.ops.divergences import forward_kl, jensen_shannon, reverse_kl, with_tail
+from assay.parts import ShownTwice, solved_sibling
 from assay.rollouts.text import with_outcomes, written
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
@@ -48,9 +47,9 @@ VALUES = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
 
 def test_the_sibling_is_the_first_other_right_answer_of_the_group() -> None:
     _, record = answers(ROWS, VALUES)
-    assert teacher.solved_sibling(record, 1.0).tolist() == [2, 0, 0, -1, -1, -1]
-    assert teacher.solved_sibling(replace(record, mask=torch.zeros_like(record.mask)), 1.0).tolist() == [-1] * 6
-    assert teacher.solved_sibling(replace(record, group=None), 1.0).tolist() == [-1] * 6
+    assert solved_sibling(record, 1.0).tolist() == [2, 0, 0, -1, -1, -1]
+    assert solved_sibling(replace(record, mask=torch.zeros_like(record.mask)), 1.0).tolist() == [-1] * 6
+    assert solved_sibling(replace(record, group=None), 1.0).tolist() == [-1] * 6
 
 
 def test_rows_without_a_teacher_are_in_neither_sum_nor_count_and_none_at_all_is_no_step() -> None:

@@ -46,6 +46,10 @@ class JensenShannon:
         return self.beta * reverse_kl(logq, middle) + (1.0 - self.beta) * reverse_kl(logp, middle)
 
 
+TEACHER_WEIGHT = "teacher_weight"
+"""Column [B, T]: how much the teacher's distribution at a decision counts, where a part wrote it."""
+
+
 @dataclass(frozen=True)
 class Distil(Objective):
     """min(rho, ceiling) * D(pi, q) at every decision that has a teacher, rho = pi / pi_old without gradient.
@@ -53,8 +57,8 @@ class Distil(Objective):
     With D = KL(pi || q), the gradient is the policy gradient with advantages log q(v) - log pi(v) for all actions v,
     not for the sampled one alone (SDPO, arXiv:2601.20802). The actions are the candidates and all others together, so
     D is at most that of the whole distributions, and equal if every action is a candidate. `divergence` maps (log pi,
-    log q) [B, T, K + 1] to [B, T]. No gradient into the teacher. Degenerate: decisions without a teacher are in
-    neither sum nor count.
+    log q) [B, T, K + 1] to [B, T]. A column `teacher_weight` multiplies it. No gradient into the teacher. Degenerate:
+    decisions without a teacher are in neither sum nor count.
     """
 
     divergence: Callable[[Tensor, Tensor], Tensor] = reverse_kl
@@ -83,12 +87,14 @@ class Distil(Objective):
         distance = self.divergence(with_tail(logp), with_tail(batch.column("candidates")[..., 1].detach()))
         distance = torch.where(known.mask, distance, 0.0)
         weight = moved.clamp(-20.0, 20.0).exp().clamp(max=self.ceiling) * self.aggregate.weigh(known)
+        if TEACHER_WEIGHT in batch.extra:
+            weight = weight * batch.column(TEACHER_WEIGHT).detach()
         metrics = ratio_metrics(moved, moved.exp() > self.ceiling, batch)
         own = {
             "distance_to_teacher": (distance.detach().sum(), known.num_decisions),
             "taught": (known.num_decisions, batch.num_decisions),
         }
-        return Loss((distance * weight).sum(), self.aggregate.count(known), metrics | own)
+        return Loss((distance * weight).sum(), self.count(batch), metrics | own)
 
 
 def taught(batch: Experience) -> Experience:
