@@ -23,6 +23,7 @@ REASONS = {
     "Spliced": "answers finished after their right steps; int and mixed-cot-rl cut and continue by its functions",
     "Spans": "segments of n decisions for SegmentGae, of every length: the plainest rule, which ma-rlhf has",
     "ChatSteps": "--judge of every method whose steps are judged",
+    "ByChat": "--judge of rgr-grpo and dr-sci, whose items are judged",
     "Capped": "a transform that `StepRewards` composes, as users do; clip-delta has it with the next one",
     "Telescoping": "as above",
     "Signed": "as above; text2grad has it",

@@ -31,6 +31,8 @@ NEEDS = {
     "cog-drift": "rows of each problem in several formats, with a field `problem`",
     "longrlvr": "the numbers of the chunks that hold the answer in the field `evidence` of each row",
     "rgr-grpo": "items and weights in the field `rubric` of each row",
+    "dr-sci": "items and kinds in the field `rubric`, and a `pass_rate`, of each row",
+    "mrt": "answers whose result follows a mark such as ####, or a thought that ends with one",
     "advantage-alignment-llm": "a game of at least two players",
     "iwocs": "a task with a range of dynamics",
     "lhrm-hgpo": "a task that says with what its answers begin in two modes; its variant `tags` asks a model for them",

@@ -109,6 +109,9 @@ from assay.parts.rewards.likelihood import (
 )
 from assay.parts.rewards.noise import Noisy as Noisy, Rates as Rates, noisy as noisy
 from assay.parts.rewards.ranking import RightRanking as RightRanking
+from assay.parts.rewards.rubric import (
+    ByPattern as ByPattern, RubricJudge as RubricJudge, pattern_of as pattern_of,
+)
 from assay.parts.rewards.scaled import ScaledReward as ScaledReward
 from assay.parts.rewards.text import Matches as Matches, OfText as OfText
 from assay.parts.rollouts.episodes import (

@@ -10,6 +10,7 @@ from assay.claims.testbeds.language.elicitation import elicitation
 from assay.claims.testbeds.language.evidence import evidence
 from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.graded import hackable, judge
+from assay.claims.testbeds.language.lab import lab
 from assay.claims.testbeds.language.ladder import dirty, free, ladder
 from assay.claims.testbeds.language.places import calls, key_decisions, lock, reading
 from assay.claims.testbeds.language.redo import redo
@@ -37,6 +38,7 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "counting": counting,
     "evidence": evidence,
     "elicitation": elicitation,
+    "lab": lab,
     "dirty": dirty,
     "ladder": ladder,
     "free": free,
