@@ -157,7 +157,7 @@ def show_failures(found: Sequence[Failure], console: Console) -> None:
         alike = [other for other in found if other is not one and one.fault is not None and other.fault == one.fault]
         if alike:
             rest = sum(not other.started for other in alike)
-            more = f"{len(alike) - rest} more failed there" + (f", {rest} were not started" if rest else "")
+            more = f"{len(alike) - rest} more failed there" + (f", {rest} not started" if rest else "")
             console.print(Text(f"        {more}; after the fix the same command runs them", style="red"))
 
 

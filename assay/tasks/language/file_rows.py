@@ -52,7 +52,8 @@ class Rows(ABC):
         rows = self.splits[split]
         if not rows:
             what = "held-out row" if split else "row to train on"
-            raise AssayError(f"{self.names} has no {what}. Give more rows, or TRAIN.jsonl,TEST.jsonl")
+            pair = "or TRAIN.jsonl,TEST.jsonl, in Python (training, held_out)"
+            raise AssayError(f"{self.names} has no {what}. Give more rows, {pair}")
         return rows[ordinal % len(rows)]
 
     def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
