@@ -31,7 +31,7 @@ methods become more, fewer of each, spread over its code. With --all-cases, 24.
 """
 
 
-UNTRIED = frozenset({"gdro-rl"})
+UNTRIED = frozenset({"gdro-rl", "router-r1"})
 """Methods of which only the sample was tried: all of their mutants wait for `assay claim KEY --mutants`."""
 
 

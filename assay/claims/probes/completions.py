@@ -16,7 +16,7 @@ from torch import Tensor
 from assay.claims.probes.tensors import distance
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Outcome, Progress, Score
-from assay.core.slots import Models, Scene, Transform
+from assay.core.slots import Models, Scene, Task, Transform
 from assay.core.slots.scene import NoModels
 from assay.core.verifier import Verifier
 from assay.engine.loop_metrics import averages
@@ -60,7 +60,7 @@ def rewarded(recipe: Recipe, task: PromptTask, experience: Experience, models: M
 
 
 def rewarded_in_turn(
-    recipe: Recipe, task: PromptTask, steps: Sequence[Experience], models: Models = NoModels()
+    recipe: Recipe, task: Task, steps: Sequence[Experience], models: Models = NoModels()
 ) -> list[Tensor]:
     """Returns `rewarded` of the experience of several steps; the states of the rewards are kept between them."""
     states, found = [part.init(Scene(task, models)) for part in recipe.rewards], []

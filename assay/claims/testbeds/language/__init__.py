@@ -8,6 +8,7 @@ from assay.claims.testbeds.language.attempts import attempts
 from assay.claims.testbeds.language.counting import counting
 from assay.claims.testbeds.language.elicitation import elicitation
 from assay.claims.testbeds.language.evidence import evidence
+from assay.claims.testbeds.language.experts import experts
 from assay.claims.testbeds.language.formats import formats
 from assay.claims.testbeds.language.graded import hackable, judge
 from assay.claims.testbeds.language.lab import lab
@@ -38,6 +39,7 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "counting": counting,
     "evidence": evidence,
     "elicitation": elicitation,
+    "experts": experts,
     "lab": lab,
     "dirty": dirty,
     "ladder": ladder,

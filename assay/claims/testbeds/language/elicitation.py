@@ -5,9 +5,9 @@ A prompt is a letter, a question and an answer are a digit each. The only reward
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -22,6 +22,18 @@ from assay.tasks.language.items import Item, check_split
 QUESTIONS = DIGITS[:2]
 MOST = 4096
 """Right conversations of a prompt that are enumerated for exact quantities."""
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """A partner whose conversations that may be right can be listed."""
+
+    @property
+    def prompts(self) -> int:
+        """Number of prompts."""
+
+    def chances(self, prompt: str) -> Mapping[str, float]:
+        """Returns how often each conversation, a letter an utterance, is right; none of the others ever is."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,10 @@ class Elicitation:
             asked = [asked_after(said[-1]) if said else "" for said in found]
             found = [said + one for said, q in zip(found, asked, strict=True) for one in self.accepts(prompt, turn, q)]
         return found
+
+    def chances(self, prompt: str) -> Mapping[str, float]:
+        """Returns 1 for each right conversation."""
+        return dict.fromkeys(self.right(prompt), 1.0)
 
     def item(self, ordinal: int, split: int) -> Item:
         """Returns prompt `ordinal` modulo their number, in both splits; a demonstration takes the first right
@@ -96,15 +112,16 @@ class TableDialogue(DialogueTask):
 
     @torch.no_grad()
     def exact(self, actor: Any) -> dict[str, float]:
-        """Returns the probability of a right conversation, mean over prompts, from those of all right ones."""
+        """Returns the probability of a right conversation, mean over prompts, from those of all that may be right."""
         partner, found = self.partner, []
-        assert isinstance(partner, Elicitation)
+        assert isinstance(partner, Listed)
         for prompt in SIGNS[: partner.prompts]:
-            rows = [self.demonstration(Item(prompt, "", "\n".join(said))) for said in partner.right(prompt)]
+            chances = partner.chances(prompt)
+            rows = [self.demonstration(Item(prompt, "", "\n".join(said))) for said in chances]
             record = laid_out(rows, torch.zeros(len(rows), dtype=torch.int64), self.tokenizer.vocabulary.pad)
             record = record.to(next(actor.parameters()).device)
             logp = actor.score(record, frozenset({Need.LOGP})).logp.double()
-            found.append(float((logp * record.mask).sum(1).exp().sum()))
+            found.append(float((logp * record.mask).sum(1).exp().cpu() @ torch.tensor([*chances.values()]).double()))
         return {"pass_rate": sum(found) / len(found)}
 
 
