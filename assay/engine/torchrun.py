@@ -26,7 +26,7 @@ PREFIX, NAME, SIZE = "assay-ranks-", "assay/key", 32
 def of_torchrun() -> tuple[int, int] | None:
     """Returns (rank, number of ranks) if torchrun has started this process, else None."""
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    if not all(os.environ.get(name) for name in names) or os.environ["WORLD_SIZE"] == "1":
+    if not all(os.environ.get(name) for name in names) or int(os.environ["WORLD_SIZE"]) < 2:
         return None
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
