@@ -121,7 +121,6 @@ CLAIMS = Claims(
         Edit("costs, not their roots", cheapness, "cost**0.5", "cost"),
         Edit("the last reply is another's", calls_of, "talk[1::2]", "talk[:-1:2]"),
         Edit("the price alone", Routed.apply, "* len(task.tokenizer.encode(reply))", ""),
-        Edit("a row joins the queue before it is paid", cheapness, "[*earlier, root]", "[*earlier, root, root]"),
         Edit("names inside of words", calls_of, "(?<!\\w)(?:{names})(?!\\w)", "(?:{names})"),
     ),
 )
