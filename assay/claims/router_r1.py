@@ -90,6 +90,16 @@ def replies_decided(ours: Recipe) -> float:
     return float(sum(abs(len(own) - int(mask.sum())) for own, mask in zip(said, rows.mask, strict=True)))
 
 
+def credit_through_replies(ours: Recipe) -> float:
+    """Returns how far advantages move if the values at the tokens of replies do."""
+    (rows,), _, _ = probes.gathered(ours, experts(), starts=8)
+    found = [
+        ours.credit[1](rows.add({"value": torch.where(rows.mask, 0.5, there)}), Scene(experts())).column("advantage")
+        for there in (0.0, 9.0)
+    ]
+    return float((found[0] - found[1]).abs().max()) + float(not rows.mask.any())
+
+
 def refusals(ours: Recipe) -> float:
     """Returns how many are not refused: a task without conversations, one without prices, an alpha above 1."""
     return float(not probes.is_refused(ours, probes.listed(Item("q", "7", "7")))) + (
@@ -107,6 +117,7 @@ CLAIMS = Claims(
         Exact("the last 1,000 costs are remembered, and none of a fault of the infrastructure",
               lambda: remembered(recipe()), at_most=1e-6),
         Exact("what experts reply is no decision", lambda: replies_decided(recipe()), equals=0.0, illustrates=True),
+        Exact("credit skips what experts reply", lambda: credit_through_replies(recipe()), equals=0.0),
         Exact("a task without conversations, or without prices, is refused", lambda: refusals(recipe()), equals=0.0,
               of="refusals"),
         Measured("where a question needs two experts it is right more often than the best single expert, each prompt "
