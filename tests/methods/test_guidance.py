@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,15 @@ from assay.parts.rollouts.hints import InPrompt
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.textfile import textfile
 
-METHODS = ("ghpo", "pope", "scope", "mixed-cot-rl")
+METHODS = ("ghpo", "pope", "scope", "mixed-cot-rl", "int")
 SIZES = {"actor.width": 16, "actor.layers": 1, "actor.heads": 2}
+TRIED = {
+    "before.tried.steps": 1,
+    "before.tried.recipe.rollout.tries": 2,
+    "before.tried.recipe.rollout.gather.num_starts": 2,
+    "before.tried.recipe.rollout.gather.group_size": 2,
+}
+"""Sizes of the first phase of int."""
 
 
 @pytest.fixture
@@ -27,10 +35,21 @@ def worked(tmp_path: Path) -> str:
     return str(tmp_path / "worked.jsonl")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_it_trains_on_a_file_of_worked_solutions(method: str, worked: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "phases"),
+    [
+        *((one, {}) for one in METHODS if one != "int"),
+        ("int", TRIED),
+        ("srpo", {"before.in-context.steps": 2}),
+        ("svs", {"before.posing.steps": 2}),
+    ],
+)
+def test_it_trains_on_a_file_of_worked_solutions(
+    method: str, phases: dict[str, int], worked: str, tmp_path: Path
+) -> None:
+    sizes = {**SIZES, **phases}
     run = assay.train(
-        method, worked, steps=2, warmup=2, prompts=2, group_size=2, evaluations=0, settings=SIZES, out=tmp_path / "run"
+        method, worked, steps=2, warmup=2, prompts=2, group_size=2, evaluations=0, settings=sizes, out=tmp_path / "run"
     )
     assert np.isfinite([row["loss"] for row in run.curves if "loss" in row]).all()
 
@@ -73,3 +92,17 @@ def test_a_chat_model_is_trained_with_hints(worked: str, tmp_path: Path) -> None
         "ghpo", worked, steps=1, model=model, prompts=2, group_size=2, evaluations=0, out=tmp_path / "run"
     )
     assert [row["failed_groups/2"] for row in run.curves if "failed_groups/2" in row] == [1.0], "it can do nothing"
+
+
+def test_a_chat_model_learns_corrections(worked: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from tests.models.test_conversations import TEMPLATES, save_chat_model
+
+    model = save_chat_model(tmp_path / "model", TEMPLATES["chatml"])
+    run = assay.train(
+        "int", worked, steps=1, model=model, prompts=2, group_size=2, evaluations=0, out=tmp_path / "run",
+        settings=TRIED,
+    )  # fmt: skip
+    assert np.isfinite([row["loss"] for row in run.curves if "loss" in row]).all()
+    tried = (tmp_path / "run" / "phase-1-tried" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["corrected"] for line in tried if "corrected" in line] == [0.0], "it can do nothing"
