@@ -139,7 +139,7 @@ CLAIMS = Claims(
                  PassAt(8), seeds=4, minutes=15.0, steps=40, looks=2, about=About.HEADLINE),
     ),
     mutants=(
-        Edit("every right answer poses", SelfPosed.solved, "right & (share >=", "right & (share * 0 <="),
+        Edit("every right answer poses", SelfPosed.solved, "share <= self.hard[1]", "share <= 1"),
         Edit("all solved pays too", SelfPosed.__call__, "(share <= self.band[1])", "(share <= 1)"),
         Edit("the whole text", problem_in, "found[1] if found else said", "said"),
         Edit("answers may be stated", problem_in, 'return "" if', 'return problem if'),
