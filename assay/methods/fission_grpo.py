@@ -20,7 +20,8 @@ import torch
 
 from assay.method import LANGUAGE, AssayError, Experience, Method, Origin, Preset, Recipe, ReplayableTask
 from assay.method import Rollout, Scene, Source, State, groups, recipes
-from assay.parts import Around, Episodes, FreshSequences, group_rows, in_order, need_fresh, together, unhinted
+from assay.parts import Around, Episodes, FreshSequences, check_written, group_rows, in_order, need_fresh, together
+from assay.parts import unhinted
 from assay.parts.rollouts.hinted import FIRST_AGAIN, with_origin
 from assay.parts.rollouts.refined import FORM
 from assay.parts.rollouts.revisits import FAR
@@ -61,10 +62,9 @@ class Fission(Around):
             line = '{"prompt": "...", "answer": "...", "feedback": "..."}'
             what = f"Fission needs what is said of failed answers, and task '{task.name}' says nothing: no 'feedback'"
             raise AssayError(f"{what}. Write JSON lines such as {line}, a conversation with tools, or tells=False")
-        try:
-            task.told([self.form.format(prompt="", attempt="", feedback="")])
-        except ValueError as error:
-            raise AssayError(f"Fission.form is {self.form!r}, which '{task.name}' cannot write: {error}") from error
+        check_written(
+            task, "Fission.form", self.form, lambda: [self.form.format(prompt="", attempt="", feedback="")]
+        )
         return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:

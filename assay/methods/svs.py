@@ -22,7 +22,8 @@ from assay.method import LANGUAGE, AssayError, CheckedTask, CreditWeight, Demons
 from assay.method import Phase, Preset, PromptedTask, Recipe, ResumableTask, Rollout, Scene, Source, State, Task
 from assay.method import concatenate, groups, recipes, with_policy
 from assay.parts import Around, Clip, Demonstrations, Episodes, PolicyGradient, Reweigh, TokenMean
-from assay.parts import WithoutIdle, group_rows, in_order, next_starts, on_last_decision, states, unhinted
+from assay.parts import WithoutIdle, check_written, group_rows, in_order, next_starts, on_last_decision, states
+from assay.parts import unhinted
 from assay.parts.rollouts.hinted import FIRST_AGAIN, with_origin
 from assay.rollouts.text import with_last_message
 
@@ -39,11 +40,7 @@ def check_form(task: Task, who: str, form: str) -> PromptedTask:
         raise AssayError(f"{what}. Use a language task, or JSON lines with the fields 'prompt' and 'answer'")
     if "{solution}" not in form:
         raise AssayError(f"{who}.form is {form!r}, without a place for the solution. Write {{solution}} into it")
-    try:
-        task.told([form.replace("{solution}", "")])  # type: ignore[attr-defined]
-    except ValueError as error:
-        what = f"{who}.form is {form!r}, which task '{task.name}' cannot write"
-        raise AssayError(f"{what}: {error}. Choose another form") from error
+    check_written(task, f"{who}.form", form, lambda: [form.replace("{solution}", "")])
     return task
 
 

@@ -125,8 +125,8 @@ from assay.parts.rollouts.hinted import (
 )
 from assay.parts.rollouts.hints import (
     Hint as Hint, InAnswer as InAnswer, InPrompt as InPrompt, before_answer as before_answer,
-    check_solutions as check_solutions, decisions_within as decisions_within, statement as statement,
-    states as states,
+    check_solutions as check_solutions, check_written as check_written, decisions_within as decisions_within,
+    statement as statement, states as states,
 )
 from assay.parts.rollouts.narrowed import Narrowed as Narrowed
 from assay.parts.rollouts.refined import (

@@ -106,3 +106,11 @@ def test_a_chat_model_learns_corrections(worked: str, tmp_path: Path) -> None:
     assert np.isfinite([row["loss"] for row in run.curves if "loss" in row]).all()
     tried = (tmp_path / "run" / "phase-1-tried" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["corrected"] for line in tried if "corrected" in line] == [0.0], "it can do nothing"
+
+
+@pytest.mark.parametrize("form", ["{prompt} {nobody}", "{prompt} {", "{0}"])
+@pytest.mark.parametrize("method", ["ghpo", "critique-grpo"])
+def test_a_form_with_places_that_nothing_fills_is_refused(method: str, form: str, worked: str, tmp_path: Path) -> None:
+    setting = {"ghpo": "rollout.hint.form", "critique-grpo": "rollout.form"}[method]
+    with pytest.raises(AssayError, match=r"form is '.*', which task 'worked' cannot write"):
+        assay.train(method, worked, steps=1, settings={**SIZES, setting: form}, out=tmp_path / "run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -98,14 +98,25 @@ class Hint(Protocol):
         """Returns an episode for each (start, share, sample), not yet rewarded."""
 
 
+def check_written(task: Task, setting: str, form: str, prompts: Callable[[], Sequence[str]]) -> None:
+    """Raises AssayError if a task cannot write prompts of a form, or the form has other places than these prompts fill;
+    `setting` is its name.
+    """
+    try:
+        task.told(prompts())  # type: ignore[attr-defined]
+    except (ValueError, LookupError) as error:
+        raise AssayError(
+            f"{setting} is {form!r}, which task '{task.name}' cannot write: {error}. Choose another form"
+        ) from error
+
+
 @dataclass(frozen=True)
 class InPrompt(Hint):
     """The first `share` of the characters of the task's demonstration, in the user's last message, by the `form`.
 
     With `hides_answer` it ends before the solution first states the answer, since copying that would be no solution.
     Loss and ratio are of the answer alone. Degenerate: share 0 is the task's own prompt.
-    Source: GHPO, 2025. Assumes that
-    prompts are chats or texts.
+    Source: GHPO, 2025. Assumes that prompts are chats or texts.
     """
 
     form: str = HINT
@@ -116,11 +127,7 @@ class InPrompt(Hint):
         if not isinstance(task, PromptedTask):
             raise AssayError(f"task '{task.name}' has no prompts to put a hint into. Use a language task")
         check_solutions(task, who)
-        try:
-            task.told(self.prompts(Scene(task), np.arange(1), np.ones(1)))  # type: ignore[attr-defined]
-        except ValueError as error:
-            what = f"{who}.hint.form is {self.form!r}, which task '{task.name}' cannot write"
-            raise AssayError(f"{what}: {error}. Choose another form") from error
+        check_written(task, f"{who}.hint.form", self.form, lambda: self.prompts(Scene(task), np.arange(1), np.ones(1)))
 
     def prompts(self, scene: Scene, starts: np.ndarray, shares: np.ndarray) -> list[str]:
         """Returns the prompt of each start with its share of the solution."""

@@ -20,6 +20,7 @@ from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
 from assay.parts.rollouts.episodes import Around, Episodes
 from assay.parts.rollouts.hinted import FIRST_AGAIN, in_order, together, unhinted, with_origin
+from assay.parts.rollouts.hints import check_written
 from assay.rollouts.text import with_last_message
 
 FORM = "{prompt}\n\n{attempt}\n\n{feedback}\n"
@@ -130,11 +131,7 @@ class Refined(Around):
         task = scene.task
         self.feedback.check(task, "Refined")
         assert isinstance(task, PromptedTask), "the feedback refuses other tasks"
-        try:
-            task.told([self.form.format(prompt="", attempt="", feedback="")])  # type: ignore[attr-defined]
-        except ValueError as error:
-            what = f"Refined.form is {self.form!r}, which task '{task.name}' cannot write"
-            raise AssayError(f"{what}: {error}. Choose another form") from error
+        check_written(task, "Refined.form", self.form, lambda: [self.written("", attempt="", feedback="")])
         return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
