@@ -117,7 +117,7 @@ class Collected(Source):
     """Stores the corrections of each step, with the own beginning as decisions unless `prefix` is false."""
 
     prefix: bool = True
-    breaks: ClassVar[dict[str, str]] = {"yields": "it stores rows for a later phase"}
+    not_a_part: ClassVar[str] = "the laws' rows have no corrections: its method's claims run the phase"
 
     def init(self, scene: Scene) -> State:
         return {"columns": {}}

@@ -11,6 +11,7 @@ Axes: B rows, T columns, K candidates, V actions.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Phase, Preset, PromptedTask, Recipe
 from assay.method import Scene, State, groups, jensen_shannon, recipes
@@ -26,6 +27,7 @@ class SelfTeacher(SolvedTeacher):
     """
 
     failed: str = ""
+    not_a_part: ClassVar[str] = "the laws have no prompts and no two models: its method's claims run it"
 
     def init(self, scene: Scene) -> State:
         """Raises AssayError too if feedback is asked for and the task says nothing about answers."""

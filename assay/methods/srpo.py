@@ -30,7 +30,8 @@ class RoutedTeacher(SolvedTeacher):
     """
 
     beta: float = 1.0
-    writes: ClassVar[Mapping[str, str]] = {"candidates": "BTK2", TEACHER_WEIGHT: "BT: weight of the teacher, mean 1"}
+    writes: ClassVar[Mapping[str, str]] = {"candidates": "", TEACHER_WEIGHT: "BT: weight of the teacher, mean 1"}
+    not_a_part: ClassVar[str] = "the laws have no prompts and no two models: its method's claims run it"
 
     def told(self, experience: Experience, scene: Scene) -> list[str]:
         wrong = (groups.outcome(experience) < self.threshold).tolist()
@@ -68,6 +69,10 @@ class Untaught(CreditWeight):
 @dataclass(frozen=True)
 class SharedDistil(Distil):
     """Divides by the number of all decisions: another term trains those without a teacher, with the same number."""
+
+    breaks: ClassVar[dict[str, str]] = {
+        **Distil.breaks, "last_column": "decisions without a teacher count: the other term trains them",
+    }  # fmt: skip
 
     def count(self, batch: Experience) -> Tensor:
         """Returns the aggregation's count over all decisions."""

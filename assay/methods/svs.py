@@ -154,6 +154,7 @@ class ShownBackwards(Source):
     batch: int = 32
     plain: int = 16
     form: str = FORM
+    breaks: ClassVar[dict[str, str]] = {"own": "the problem, which the task gives, is what is decided here"}
 
     def init(self, scene: Scene) -> State:
         """Returns ordinal 0; raises AssayError if the task has no demonstrations or cannot write the form."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from assay.core.spaces import Vocabulary
 from assay.ops.decoded import Ended, Written
 from assay.rollouts.completions import Ends, Remote
-from assay.rollouts.token_rows import TokenRows
+from assay.rollouts.reread_sessions import TokenRows
 
 
 class RemoteSession(TokenRows):

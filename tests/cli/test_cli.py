@@ -318,7 +318,7 @@ def test_a_corrupt_checkpoint_is_noted_and_the_one_before_is_used(assay: Command
 def test_without_a_word_the_commands_are_listed(assay: Command) -> None:
     code, out, errors = assay()
     assert (code, out) == (2, "")
-    assert all(f"\n    {name} " in errors for name in ("train", "list", "compare"))
+    assert all(f"\n  {name} " in errors for name in ("train", "list", "compare"))
 
 
 def test_usage_does_not_repeat_a_long_list_of_options(assay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
