@@ -29,6 +29,7 @@ NOT_SETTINGS = (
     "machine",
     "fingerprint",
     "assay",
+    "versions",
     "save_every",
     "evaluate_every",
     "held_out",
@@ -112,7 +113,9 @@ class Run:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Returns the settings that define an arm: the config without names, seed, task, machine and evaluations."""
+        """Returns the settings that define an arm: the config without names, seed, task, machine, versions and
+        evaluations.
+        """
         found = flat({key: value for key, value in self.config.items() if key not in NOT_SETTINGS})
         return {name: value for name, value in found.items() if name not in ("method", "recipe.name")}
 

@@ -146,6 +146,14 @@ def test_one_recipe_with_two_settings_is_two_arms_and_only_what_differs_is_told(
     assert len(arms) == len(set(arms)) == 4
 
 
+def test_runs_of_two_commits_are_one_arm(tmp_path: Path) -> None:
+    for seed in range(2):
+        folder = make_run(tmp_path / "grpo" / f"seed-{seed}", seed=seed)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"versions": {"commit": f"{seed}+changed"}}))
+    assert [arm["name"] for arm in page.gather([tmp_path])["arms"]] == ["grpo"]
+
+
 def test_estimates_profile_and_improvement_are_those_of_the_last_evaluations(tmp_path: Path) -> None:
     for seed in range(3):
         make_run(tmp_path / "grpo" / f"seed-{seed}", "grpo", seed=seed, level=0.5)
