@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.elicitation import elicitation
 from assay.method import DISCARDED, Draw, Scene, recipes, text
 from assay.methods.latr import Branch, Diverging, Forks, decided, edits, grown, recipe
@@ -230,7 +230,10 @@ CLAIMS = Claims(
         Exact("tasks without text and conversations are refused", accepted, equals=0.0, of="refusals"),
         Measured("from one policy of countdown, trees with thresholds 0.1 and 0.3 give more groups with right and "
                  "wrong answers than sampling, for each 1000 generated tokens, cut ones included", "", side(1.0),
-                 side(0.0), seeds=5, minutes=12.0, looks=3),
+                 side(0.0), seeds=5, minutes=12.0, looks=3, about=About.MECHANISM),
+        Measured("after as many generated tokens, cut ones included, it is right more often than grpo", "countdown",
+                 recipe(), recipes.grpo(), AtEqual("evaluation", reached="decisions_total"), seeds=5, minutes=20.0,
+                 steps=60, looks=2, about=About.HEADLINE),
     ),
     mutants=(
         Edit("forks where the first token leads", Forks.opens, "first - second <", "first - second >"),
