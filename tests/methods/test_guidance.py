@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import assay
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.slots import Scene, frame_of
 from assay.methods import ghpo
 from assay.parts.rollouts.hints import InPrompt
@@ -106,6 +106,24 @@ def test_a_chat_model_learns_corrections(worked: str, tmp_path: Path) -> None:
     assert np.isfinite([row["loss"] for row in run.curves if "loss" in row]).all()
     tried = (tmp_path / "run" / "phase-1-tried" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["corrected"] for line in tried if "corrected" in line] == [0.0], "it can do nothing"
+
+
+def test_a_chat_models_wrong_answers_are_routed_to_a_teacher_that_sees_the_right_one(
+    worked: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    from tests.models.test_conversations import TEMPLATES, save_chat_model
+
+    model = save_chat_model(tmp_path / "model", TEMPLATES["chatml"])
+    with pytest.warns(DataWarning, match="the task's own verifier is not used"):
+        run = assay.train(
+            "srpo", worked, steps=1, model=model, prompts=2, group_size=2, evaluations=0, max_tokens=8,
+            out=tmp_path / "run", reward=lambda completions, **_: [float(row % 2) for row, _ in enumerate(completions)],
+        )  # fmt: skip
+    last = run.curves[-1]
+    assert last["routed"] == 0.5, "one of each group of two"
+    assert 0.0 < last["taught"] < 1.0
+    assert last["distance_to_teacher"] > 0.0
 
 
 @pytest.mark.parametrize("form", ["{prompt} {nobody}", "{prompt} {", "{0}"])
