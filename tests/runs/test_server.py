@@ -333,6 +333,19 @@ def test_another_vocabulary_is_refused(
     assert said in refused(on(spoken("grpo"), server.url), tmp_path)
 
 
+def test_an_answer_with_a_token_that_the_run_does_not_have_is_another_vocabulary(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*values: Any, own: Any = server.service.told) -> Any:
+        found = own(*values)
+        found["choices"][0]["token_ids"] = [64]
+        return found
+
+    monkeypatch.setattr(server.service, "told", told)
+    said = refused(on(spoken("grpo"), server.url), tmp_path)
+    assert "has another vocabulary: it answers with token 64, this run has tokens 0 to 63" in said
+
+
 def within(batch: Any, size: int) -> Any:
     """The batch with tokens that a smaller vocabulary has."""
     batch.rows = {

@@ -242,12 +242,14 @@ class Server:
             model = [float(one[more]) for one in content] if more else []
             versions = {str(span["version"]) for span in choice.get("weight_versions") or ()}
             reason, size = choice["finish_reason"], ends.vocabulary.size
-            fits = 0 < len(tokens) == len(logp) <= ends.max_tokens and all(0 <= one < size for one in tokens)
-            fits &= all(map(math.isfinite, (*logp, *model)))
+            fits = 0 < len(tokens) == len(logp) <= ends.max_tokens and all(map(math.isfinite, (*logp, *model)))
+            foreign = [one for one in tokens if not 0 <= one < size]
         except (KeyError, TypeError, ValueError):
-            fits, versions, reason = False, set(), ""
+            fits, foreign, versions, reason = False, [], set(), ""
         if not fits:
             raise AssayError(f"{self.url} answers without token ids or their log-probabilities. {SAME}.")
+        if foreign:
+            raise self.other_vocabulary(f"answers with token {foreign[0]}")
         if reason not in ("stop", "length"):
             raise Lost(f"{self.url} ended a row with '{reason}'")
         self.check_version(versions)
@@ -331,8 +333,12 @@ class Server:
             except AssayError:
                 accepts = False
             if accepts is not is_known:
-                what = f"it {'accepts' if accepts else 'refuses'} token {token}, this run has tokens 0 to {size - 1}"
-                raise AssayError(f"--server {self.url} has another vocabulary: {what}. {SAME}.")
+                raise self.other_vocabulary(f"{'accepts' if accepts else 'refuses'} token {token}")
+
+    def other_vocabulary(self, what: str) -> AssayError:
+        """Returns the error for a server that did with a token what the model of this run cannot."""
+        tokens = f"this run has tokens 0 to {self.vocabulary.size - 1}"
+        return AssayError(f"--server {self.url} has another vocabulary: it {what}, {tokens}. {SAME}.")
 
 
 def probe(token: int) -> dict[str, Any]:
