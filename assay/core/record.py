@@ -170,7 +170,8 @@ class Experience:
     def rows(self, index: Tensor | slice) -> Experience:
         """Returns the sequences at `index`."""
         if isinstance(index, Tensor) and index.dtype == torch.int64:
-            return self.map(lambda column: column.index_select(0, index))
+            place = index.to(self.mask.device)
+            return self.map(lambda column: column.index_select(0, place))
         return self.map(lambda column: column[index])
 
     def own(self) -> Experience:

@@ -23,7 +23,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage, united
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums, widen
 from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term
-from assay.core.spaces import Spec
+from assay.core.spaces import Spec, Vocabulary
 from assay.engine import optimizer_shards as slices
 from assay.engine.batch_shards import ALONE, Ranks, cut, summed
 from assay.engine.batching import by_length, by_reach, whole_units
@@ -52,7 +52,9 @@ class Engine:
         self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
         self.sliced: list[str] = []  # stages whose optimizer states are slices of this rank
         self.sharding: Sharding | None = None
-        self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
+        # Rows of tokens are split by their length; of control a batch is small unless the user says otherwise.
+        at_once = placement.at_once if isinstance(spec.action, Vocabulary) else placement.tokens
+        self.placement, self.at_once, self.shared = placement, at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}

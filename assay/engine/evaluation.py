@@ -173,7 +173,7 @@ def evaluate(
         # Of tokens and in games samples are scored: the mode of a mixed strategy is another strategy.
         greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
     played = played_apart(actor, task, count, samples, greedy=greedy, rows=rows)
-    result: np.ndarray = played.column("score").double().numpy()
+    result: np.ndarray = played.column("score").double().cpu().numpy()
     more = task.exact(actor) if isinstance(task, ExactTask) and isinstance(actor, Scoring) else {}
     more |= component_means(played)
     if isinstance(task, UncertainTask):

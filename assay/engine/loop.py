@@ -26,7 +26,7 @@ from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
 from assay.engine.guards.wiring import inspect_credit
 from assay.engine.loop_metrics import averages, count_sampled, credit_metrics, largest_means, means, outcome_metrics
 from assay.engine.memory import check_memory
-from assay.engine.placement import Placement
+from assay.engine.placement import Placement, task_on
 from assay.engine.updates import Slip, Update
 from assay.ops import groups
 
@@ -64,7 +64,7 @@ class Loop:
     ) -> None:
         recipe = recipe.at_limit(most_decisions(task)).at_task(task)
         check_memory(recipe, task.spec, num_steps, placement.device)
-        self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
+        self.recipe, self.task, self.seed, self.guards = recipe, task_on(task, placement), seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {}
@@ -296,5 +296,3 @@ def thaw_states(mine: Any, saved: Any) -> Any:
     if isinstance(saved, list) and isinstance(mine, list) and len(mine) == len(saved):
         return [thaw_states(own, item) for own, item in zip(mine, saved, strict=True)]
     return saved
-
-

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from assay.core.slots import Layered, Packing
+from assay.core.slots import DeviceTask, Layered, Packing, Task
 
 AT_ONCE = 16_384
 """Default of tokens per micro-batch on a GPU."""
@@ -56,6 +56,12 @@ class Placement:
     def at_once(self) -> int:
         """Maximum tokens per micro-batch; 0 for no limit."""
         return self.tokens or (AT_ONCE if self.is_on_gpu and not self.micro_batch else 0)
+
+
+def task_on(task: Task, placement: Placement) -> Task:
+    """Returns the task with its simulations where the policy is, if they can be there."""
+    is_moved = placement.is_on_gpu and isinstance(task, DeviceTask) and task.is_portable
+    return task.on(placement.device) if is_moved and isinstance(task, DeviceTask) else task
 
 
 def arrange(model: nn.Module, placement: Placement) -> bool:

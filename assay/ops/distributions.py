@@ -38,7 +38,7 @@ def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:
     found = torch.searchsorted(cumulative, point, right=True)
     # If rounding puts the point at the total, take the last possible category: the first to reach the total.
     chosen = torch.minimum(found, torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())).squeeze(-1)
-    if not chosen.is_cuda and bool((chosen == logits_NV.shape[-1]).any()):  # NaN is beyond every category
+    if chosen.is_cpu and bool((chosen == logits_NV.shape[-1]).any()):  # NaN is beyond every category
         raise AssayError(
             "the policy's logits are NaN or infinite, so that no action can be sampled. Look for such numbers in its "
             "weights and in observations, or lower the learning rate"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from assay.core.record import Draw
 from assay.ops.random import ONES, PLAIN_FIRST, PLAIN_GOLDEN, PLAIN_SECOND, mix_plain
 
 
@@ -57,11 +58,26 @@ def words(seeds: Sequence[int], path: Sequence[int | Tensor], device: torch.devi
     return word
 
 
+def as_uniform(word: Tensor) -> Tensor:
+    """Computes `random.as_uniform`: hashes as uniform numbers in the open interval (0, 1), float64."""
+    return (shifted(word, 12).double() + 0.5) * 2.0**-52
+
+
+def as_open_float32(word: Tensor) -> Tensor:
+    """Returns hashes as uniform numbers, float32, never rounded to 0 or 1."""
+    return as_uniform(word).float().clamp(2.0**-25, 1.0 - 2.0**-24)
+
+
 def uniform(word: Tensor, row: Tensor, rest: Tensor) -> Tensor:
     """Computes `random.uniform` at the coordinates that have these marks, float32 in the open interval (0, 1)."""
-    bits = shifted(mixed(mixed(word ^ row) ^ rest), 12)
-    numbers = ((bits.double() + 0.5) * 2.0**-52).float()
-    return numbers.clamp(2.0**-25, 1.0 - 2.0**-24)
+    return as_open_float32(mixed(mixed(word ^ row) ^ rest))
+
+
+def permutation(draw: Draw, count: int, device: torch.device | str) -> Tensor:
+    """Computes `random.permutation`: the order of the hashes of 0 to count - 1, as unsigned numbers."""
+    word = folded(words((draw.seed,), draw.path, device), torch.arange(count, device=device))
+    # A flipped highest bit orders signed integers as unsigned ones.
+    return torch.argsort(word ^ signed(1 << 63), stable=True)
 
 
 def integers(word: Tensor, bound: int, count: int) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Draw, Experience
-from assay.core.slots import PathActor, Simulation
+from assay.core.slots import DeviceSimulation, PathActor, Simulation
 from assay.core.spaces import Context
 from assay.ops import random
 
@@ -48,22 +48,52 @@ class Recorder:
         return Experience(context, action, mask, logp, reward, terminal, truncated, cost=cost, extra=extra)
 
 
-class Uniforms:
-    """Uniform numbers for (row, time), hashed for a block of times at once."""
+CPU = torch.device("cpu")
 
-    def __init__(self, draw: Draw, rows: tuple[np.ndarray, ...], num_draws: int) -> None:
+
+def device_of(simulation: Simulation) -> torch.device:
+    """Returns the device of a simulation's tensors: the CPU, unless it names another."""
+    return simulation.device if isinstance(simulation, DeviceSimulation) else CPU
+
+
+class Uniforms:
+    """Uniform numbers for (row, time), hashed for a block of times at once; bitwise the same on every device."""
+
+    def __init__(self, draw: Draw, rows: tuple[np.ndarray, ...], num_draws: int, device: torch.device = CPU) -> None:
         self.draw, self.num_draws = draw, num_draws
         self.rows = tuple(row[:, None, None] for row in rows)
         self.block, self.first = torch.empty(0), -1
+        self.words = None if device.type == "cpu" else row_words(draw, rows, device)
 
     def at(self, time: int) -> Tensor:
         """Returns [N, num_draws] for this time."""
         first = time - time % CHUNK
+        if first != self.first and self.words is not None:
+            self.block, self.first = hashed_block(self.words, first, self.num_draws), first
         if first != self.first:
             times = np.arange(first, first + CHUNK)[None, :, None]
             values = random.uniform(self.draw, *self.rows, times, np.arange(self.num_draws)[None, None])
             self.block, self.first = random.as_open_float32(values).transpose(0, 1), first
         return self.block[time - first]
+
+
+def row_words(draw: Draw, rows: tuple[np.ndarray, ...], device: torch.device) -> Tensor:
+    """Returns the hashes [N] of the rows on a device."""
+    from assay.ops import random_torch  # here: a run on the CPU does not need it
+
+    word = random_torch.words((draw.seed,), draw.path, device)
+    for row in rows:
+        word = random_torch.folded(word, torch.from_numpy(row.astype(np.int64)).to(device))
+    return word
+
+
+def hashed_block(words: Tensor, first: int, num_draws: int) -> Tensor:
+    """Returns uniform numbers [CHUNK, N, num_draws] of rows with these hashes, for the times from `first` on."""
+    from assay.ops import random_torch
+
+    times = torch.arange(first, first + CHUNK, device=words.device).view(-1, 1, 1)
+    word = random_torch.folded(words.view(1, -1, 1), times)
+    return random_torch.as_open_float32(random_torch.folded(word, torch.arange(num_draws, device=words.device)))
 
 
 def deciding(actor: Any) -> Callable[[Context, Tensor | None], tuple[Tensor, ...]]:
@@ -102,9 +132,10 @@ def played(
     """Returns episodes of (starts, samples) = `rows`, and which columns are their decisions [N, T]: first the decisions
     that are `given` [N, t], which are replayed as context, then at most `limit` of the actor's.
     """
-    context, length = simulation.reset(seeds), given.sum(1)
-    alive = torch.ones(len(seeds), dtype=torch.bool)
-    uniforms = Uniforms(draw, rows, actor.num_draws)
+    context, device = simulation.reset(seeds), device_of(simulation)
+    given, action_given = given.to(device), action_given.to(device)
+    length, alive = given.sum(1), torch.ones(len(seeds), dtype=torch.bool, device=device)
+    uniforms = Uniforms(draw, rows, actor.num_draws, device)
     recorder, decide = Recorder(), deciding(actor)
     for time in range(horizon):
         action, logp, *path = decide(context, None if greedy else uniforms.at(time))
@@ -119,9 +150,9 @@ def played(
         context = after
         if not alive.any():
             break
-    start, sample = map(torch.from_numpy, rows)
+    start, sample = (torch.from_numpy(row).to(device) for row in rows)
     record = recorder.finish(context).with_columns(group=start).add({"start": start, "sample": sample})
-    mine = record.mask & (torch.arange(record.mask.shape[1]) >= length.unsqueeze(1))
+    mine = record.mask & (torch.arange(record.mask.shape[1], device=device) >= length.unsqueeze(1))
     cost = None if record.cost is None else record.cost * mine.unsqueeze(2)
     return masked(replace(record, mask=mine, cost=cost)), record.mask
 

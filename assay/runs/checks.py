@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe
 from assay.core.settings import settings
-from assay.core.slots import Task
+from assay.core.slots import DeviceTask, Rollout, Source, Task
 from assay.core.spaces import Discrete, Vocabulary
 from assay.engine.gloo import SHARE
 from assay.engine.placement import Placement
@@ -183,9 +183,37 @@ def check_placement(placement: Placement, task: Task) -> None:
         known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
         raise AssayError(f"device '{placement.device}' is not available here. Use {known}.") from None
     if placement.is_on_gpu and not isinstance(task.spec.action, Vocabulary):
+        check_portable(task)
+
+
+def check_portable(task: Task) -> None:
+    """Refuses a control task that steps its simulations on the CPU alone."""
+    if not (isinstance(task, DeviceTask) and task.is_portable):
         raise AssayError(
-            f"task '{task.name}' steps its simulations on the CPU. Only language tasks run on a GPU; use --device cpu."
+            f"task '{task.name}' steps its simulations on the CPU. On a GPU run language tasks, cartpole, pendulum and "
+            "warp:NAME; here use --device cpu."
         )
+
+
+ON_DEVICE = ("Fragments", "Episodes", "Standardising", "FreshDecisions", "FreshSequences", "Replay")
+"""Rollouts and sources that stay on the device of their simulations."""
+
+
+def check_parts_on_device(recipe: Recipe, placement: Placement, task: Task) -> None:
+    """Refuses parts that keep control's experience on the CPU, on a GPU."""
+    if not placement.is_on_gpu or isinstance(task.spec.action, Vocabulary):
+        return
+    if placement.ranks > 1:
+        raise AssayError(f"ranks is {placement.ranks}, but simulations on a GPU run in one process. Use --ranks 1.")
+    gathers = (recipe.rollout, *(feed.source for feed in recipe.feeds))
+    for part in (one for gather in gathers for one in walked(gather)):
+        if {Rollout, Source}.intersection(type(part).__mro__) and type(part).__name__ not in ON_DEVICE:
+            raise AssayError(
+                f"{type(part).__name__} of '{recipe.name}' keeps experience on the CPU. On a GPU control is trained by "
+                "ppo, a2c, dqn, sac, td3 and others that gather with Fragments; here use --device cpu."
+            )
+    if recipe.before:
+        raise AssayError(f"'{recipe.name}' has phases before it, which run on the CPU. Use --device cpu.")
 
 
 def check_shards(placement: Placement) -> None:

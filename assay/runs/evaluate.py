@@ -14,8 +14,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task, TextTask
 from assay.decoding.sampling_parameters import Decodes, Narrowing
+from assay.engine.placement import task_on
 from assay.runs import catalogue, zero_shot
-from assay.runs.checks import checked_path
+from assay.runs.checks import check_placement, checked_path
 from assay.runs.given import given_task
 from assay.runs.given_model import given_model
 from assay.runs.language import in_tokens_of, temperature_of
@@ -212,6 +213,7 @@ def evaluated(
         plan = rebuilt_plan(found_plan, rebuilt, settings)
     place = plan.task if task is None else other_task(plan, task)
     check_asked(asked, place)
+    check_placement(plan.placement, place)
     if isinstance(run, Run) and is_here:
         step = int(run.curves[-1]["step"]) if run.curves else 0
         subject = Subject(plan, folder, run.recipe.policy(run.models), run.models.get("reference"), step)
@@ -220,7 +222,7 @@ def evaluated(
         subject = Subject(plan, folder, found.policy, found.reference, found.step)
     rows = plan.placement.micro_batch if rebuilt.micro_batch is None else rebuilt.micro_batch
     with kept_traceback(folder):
-        return score_policy(subject, place, asked, rows)
+        return score_policy(subject, task_on(place, plan.placement), asked, rows)
 
 
 def score_policy(subject: Subject, task: Task, asked: ScoringOptions, rows: int) -> Evaluation:

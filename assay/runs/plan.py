@@ -22,6 +22,7 @@ from assay.recipes.presets import CLASSIC
 from assay.runs import adapters, hardware
 from assay.runs.checks import (
     check_arguments,
+    check_parts_on_device,
     check_placement,
     check_rows,
     check_values,
@@ -199,6 +200,7 @@ def check_plan(recipe: Recipe, task: Task, placement: Placement, options: RunOpt
     check_values(recipe)
     recipe.check()
     check_placement(placement, task)
+    check_parts_on_device(recipe, placement, task)
     check_gathering(options.gathering, recipe, placement)
     check_rows(task)
 

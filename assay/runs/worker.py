@@ -176,7 +176,7 @@ class Worker:
         begin = time.perf_counter()
         with display.timed("evaluate"):
             num, reference = self.plan.num_starts, self.loop.reference
-            found = evaluation.evaluate(self.loop.policy, self.plan.task, num=num, reference=reference)
+            found = evaluation.evaluate(self.loop.policy, self.loop.task, num=num, reference=reference)
         self.scores[str(step)] = found.values.tolist()
         for sample in evaluation.describe_samples(found, self.plan.task, SAMPLES):
             self.journal.sample(step, sample)
@@ -316,7 +316,7 @@ class Worker:
             return None
         rewards, engine = recipe.rewards, self.loop.engine
         states = self.loop.states["rewards"]
-        return evaluation.certified(recipe.certificate, rewards, self.loop.policy, self.plan.task, engine, states)
+        return evaluation.certified(recipe.certificate, rewards, self.loop.policy, self.loop.task, engine, states)
 
     def finish(self) -> Run:
         """Returns the finished run after writing its README."""

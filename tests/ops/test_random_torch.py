@@ -8,6 +8,7 @@ import torch
 
 from assay.core.record import Draw
 from assay.ops import random, random_torch
+from assay.rollouts.episodes import CHUNK, Uniforms, hashed_block, row_words
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))]
 SEEDS = (0, 1, 7, 2**31, 2**63 + 5, -3)
@@ -49,3 +50,17 @@ def test_no_number_is_0_or_1() -> None:
     numbers = [((random_torch.shifted(word, 12).double() + 0.5) * 2.0**-52).float() for word in (lowest, lowest - 1)]
     assert numbers[1] == 1.0, "rounded up, as float32 has fewer digits"
     assert all(0 < float(number.clamp(2.0**-25, 1 - 2.0**-24)) < 1 for number in numbers)
+
+
+def test_permutations_are_those_of_numpy() -> None:
+    for draw in (Draw(3), Draw(2**62 + 5, (4, 1))):
+        assert random_torch.permutation(draw, 1000, "cpu").tolist() == random.permutation(draw, 1000).tolist()
+
+
+def test_blocks_of_uniform_numbers_are_those_of_numpy() -> None:
+    rows, draw = (np.arange(5) * 3, np.arange(5)[::-1].copy()), Draw(11, (2, 7))
+    here = Uniforms(draw, rows, 3)
+    words = row_words(draw, rows, torch.device("cpu"))
+    for time in (0, 63, 64, 200):
+        block = hashed_block(words, time - time % CHUNK, 3)
+        assert torch.equal(block[time % CHUNK], here.at(time))

@@ -27,12 +27,13 @@ from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, nu
 from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
 from assay.core.slots.readers import Chat, JudgeReader, LimitReader, RubricReader, TaskReader
 from assay.core.slots.scene import ALONE, Models, Scene, logp_of
-from assay.core.slots.simulations import ReadySimulation, Simulation
+from assay.core.slots.simulations import DeviceSimulation, ReadySimulation, Simulation
 from assay.core.slots.tasks import (
     BoxedTask,
     CostlyTask,
     CountedTask,
     DemonstratedTask,
+    DeviceTask,
     ExactTask,
     GameTask,
     LoggedTask,
@@ -110,6 +111,8 @@ __all__ = [
     "CriticSpec",
     "Curriculum",
     "DemonstratedTask",
+    "DeviceSimulation",
+    "DeviceTask",
     "ExactTask",
     "Explore",
     "Framing",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from assay.core.record import State
@@ -30,6 +31,18 @@ class Simulation(Protocol):
 
     def restore(self, state: State) -> None:
         """Continues from the snapshot."""
+
+
+@runtime_checkable
+class DeviceSimulation(Simulation, Protocol):
+    """A simulation whose tensors (contexts, rewards, ends, snapshots) are on a device, where its actions come from.
+
+    Law: nothing is copied to the host in a step; on the CPU it equals its twin in numpy up to rounding.
+    """
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
 
 
 Answers = tuple[np.ndarray, Context, Tensor, Tensor, Tensor, Tensor | None]

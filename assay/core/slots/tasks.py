@@ -50,6 +50,18 @@ class SteppingTask(Task, Protocol):
 
 
 @runtime_checkable
+class DeviceTask(SteppingTask, Protocol):
+    """A task that may be simulated on a device, beside the policy."""
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether it can be simulated on a device."""
+
+    def on(self, device: str) -> Task:
+        """Returns the task whose simulations have their tensors on a device."""
+
+
+@runtime_checkable
 class DemonstratedTask(Task, Protocol):
     """A task with demonstrations."""
 

@@ -18,7 +18,7 @@ from assay.core.record import Draw, Experience, State
 from assay.core.slots import Explore, Framing, ReadySimulation, Rollout, Scene, SteppingTask, Wrapper, frame_of
 from assay.ops import random
 from assay.rollouts.async_stepping import stepped_apart
-from assay.rollouts.episodes import Recorder, Uniforms, deciding, masked
+from assay.rollouts.episodes import Recorder, Uniforms, deciding, device_of, masked
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
@@ -107,8 +107,12 @@ class Fragments(Rollout):
         if state["context"] is None:
             state["context"] = dict(simulation.reset(random.hashed(run, 1, instances).view(np.int64)))
             state["over"] = torch.zeros(self.num_envs, dtype=torch.bool)
+        device = device_of(simulation)
+        if state["over"].device != device:  # a new run, or what a checkpoint has brought back to the host
+            state["context"] = {name: value.to(device) for name, value in state["context"].items()}
+            state["over"], state["running"] = state["over"].to(device), state["running"].to(device)
         who = actor if self.explore is None else self.explore.wrap(actor, scene, state["explore"])
-        uniforms = Uniforms(run.at(2), (instances,), who.num_draws)
+        uniforms = Uniforms(run.at(2), (instances,), who.num_draws, device)
         recorder, decide, context, over = Recorder(), deciding(who), state["context"], state["over"]
         times = range(state["time"], state["time"] + self.steps)
         if isinstance(simulation, ReadySimulation):
@@ -129,12 +133,32 @@ def finished_episodes(record: Experience, running_NC: Tensor) -> dict[str, Tenso
     of the whole episode, set where it ends. `running_NC` carries all of them across fragments.
     """
     costs = () if record.cost is None else (record.cost * record.mask.unsqueeze(-1)).unbind(-1)
-    counted = torch.stack([one.double() for one in (record.reward, record.mask, *costs)], -1).numpy()
-    over, carry, result = (record.terminal | record.truncated).numpy(), running_NC.numpy(), np.zeros_like(counted)
-    for t in range(counted.shape[1]):
-        carry += counted[:, t]
-        result[over[:, t], t] = carry[over[:, t]]
-        carry[over[:, t]] = 0.0
-    total = torch.from_numpy(result).float()
+    counted = torch.stack([one.double() for one in (record.reward, record.mask, *costs)], -1)
+    over = record.terminal | record.truncated
+    if counted.is_cpu:
+        total = torch.from_numpy(totals_at_ends(counted.numpy(), over.numpy(), running_NC.numpy())).float()
+    else:
+        total = totals_at_ends_on_device(counted, over, running_NC).float()
     found = {"episode_return": total[..., 0], "episode_length": total[..., 1]}
     return found if record.cost is None else {**found, "episode_cost": total[..., 2:]}
+
+
+def totals_at_ends(counted_NTC: np.ndarray, over_NT: np.ndarray, running_NC: np.ndarray) -> np.ndarray:
+    """Returns running sums where episodes end, 0 elsewhere; `running_NC` carries them on, in place."""
+    result = np.zeros_like(counted_NTC)
+    for t in range(counted_NTC.shape[1]):
+        running_NC += counted_NTC[:, t]
+        result[over_NT[:, t], t] = running_NC[over_NT[:, t]]
+        running_NC[over_NT[:, t]] = 0.0
+    return result
+
+
+def totals_at_ends_on_device(counted_NTC: Tensor, over_NT: Tensor, running_NC: Tensor) -> Tensor:
+    """Computes `totals_at_ends` without an index, for which the host would wait for the device."""
+    found, running = [], running_NC.clone()
+    for counted, over in zip(counted_NTC.unbind(1), over_NT.unsqueeze(-1).unbind(1), strict=True):
+        running = running + counted
+        found.append(torch.where(over, running, 0.0))
+        running = torch.where(over, 0.0, running)
+    running_NC.copy_(running)
+    return torch.stack(found, 1)

@@ -74,10 +74,19 @@ class FreshDecisions(Source):
         fresh, draw = scene.fresh, scene.draw
         decisions = flatten(need_fresh(fresh))
         for epoch in range(self.epochs):
-            order = torch.from_numpy(random.permutation(draw.at(3, epoch), len(decisions)))
+            order = permutation(draw.at(3, epoch), decisions)
             for part in order.tensor_split(self.minibatches):
                 if len(part):
                     yield decisions.rows(part)
+
+
+def permutation(draw: Draw, experience: Experience) -> Tensor:
+    """Returns a permutation of the rows, on their device and the same on all."""
+    if experience.mask.is_cpu:
+        return torch.from_numpy(random.permutation(draw, len(experience)))
+    from assay.ops import random_torch  # here: a run on the CPU does not need it
+
+    return random_torch.permutation(draw, len(experience), experience.mask.device)
 
 
 def flatten(experience: Experience) -> Experience:

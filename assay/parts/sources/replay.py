@@ -47,6 +47,7 @@ class Replay(Source):
             return
         for update in range(self.updates):
             index = torch.from_numpy(random.integers(draw.at(4, update), state["size"], self.batch))
+            index = index.to(state["columns"]["mask"].device)
             yield from_columns({name: ring.index_select(0, index) for name, ring in state["columns"].items()})
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
@@ -64,10 +65,11 @@ class Replay(Source):
             )
         room = self.room(state["size"] + count)
         for name, value in columns.items():
-            ring = state["columns"].get(name, value[:0])
+            ring = state["columns"].get(name, value[:0]).to(value.device)  # a checkpoint brings it back on the host
+            state["columns"][name] = ring
             if len(ring) < room:
                 state["columns"][name] = torch.cat([ring, value.new_zeros(room - len(ring), *value.shape[1:])])
-        place = torch.from_numpy((state["next"] + np.arange(count)) % self.capacity)
+        place = torch.from_numpy((state["next"] + np.arange(count)) % self.capacity).to(columns["mask"].device)
         for name, value in columns.items():
             state["columns"][name][place] = value
         state["next"] = (state["next"] + count) % self.capacity

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.tasks.control.arrays import Array, as_rows, namespace
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
+from assay.tasks.control.tensor_stepping import TensorSimulation
 
 GRAVITY = 9.8
 POLE_MASS = 0.1
@@ -32,8 +33,7 @@ POLE_MOMENT = POLE_MASS * HALF_LENGTH
 SECONDS = 0.02
 MAX_POSITION = 2.4
 MAX_ANGLE = 12 * 2 * math.pi / 360
-LIMITS = np.array([[MAX_POSITION], [MAX_ANGLE]])
-FORCES = np.array([-10.0, 10.0])
+FORCE = 10.0
 HORIZON = 500
 LEANING = torch.tensor([0.1, 0.3, 1.0, 0.5])
 """Weights of the four numbers in the sum by which the scripted expert decides."""
@@ -47,36 +47,35 @@ class CartPole:
     has_chance: ClassVar[bool] = False
     limit: ClassVar[int] = HORIZON
 
-    def start(self, uniform: np.ndarray) -> np.ndarray:
+    def start(self, uniform: Array) -> Array:
         """Draws all four numbers between -0.05 and 0.05."""
         return 0.1 * uniform - 0.05
 
-    def step(
-        self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def step(self, state: Array, action: Array, uniform: Array | None) -> tuple[Array, Array, Array]:
         """Takes one Euler step."""
+        xp = namespace(state)
         angle, spin = state[2], state[3]
-        sine, cosine = np.sin(angle), np.cos(angle)
-        push = (FORCES[action] + POLE_MOMENT * np.square(spin) * sine) / TOTAL_MASS
-        inertia = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * np.square(cosine) / TOTAL_MASS)
-        rate = np.empty_like(state)
+        sine, cosine = xp.sin(angle), xp.cos(angle)
+        push = (FORCE * (2 * action - 1) + POLE_MOMENT * xp.square(spin) * sine) / TOTAL_MASS
+        inertia = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * xp.square(cosine) / TOTAL_MASS)
+        rate = xp.empty_like(state)
         rate[0] = state[1]
         rate[2] = spin
         rate[3] = turning = (GRAVITY * sine - cosine * push) / inertia
         rate[1] = push - POLE_MOMENT * turning * cosine / TOTAL_MASS
         rate *= SECONDS
         rate += state
-        beyond = np.abs(rate[::2]) > LIMITS
-        return rate, np.ones(len(angle), np.float32), beyond[0] | beyond[1]
+        beyond = (abs(rate[0]) > MAX_POSITION) | (abs(rate[2]) > MAX_ANGLE)
+        return rate, xp.ones_like(angle, dtype=xp.float32), beyond
 
-    def observe(self, state: np.ndarray) -> Context:
+    def observe(self, state: Array) -> Context:
         """Returns the four numbers, float32."""
-        return {"observation": torch.from_numpy(state.T.astype(np.float32, order="C"))}
+        return {"observation": as_rows(state)}
 
 
 def balance(context: Context) -> Tensor:
     """Pushes to the side of a weighted sum of the four numbers; reaches the limit from every start."""
-    return (context["observation"] @ LEANING > 0).long()
+    return (context["observation"] @ LEANING.to(context["observation"].device) > 0).long()
 
 
 def cartpole() -> SteppedTask:
@@ -84,7 +83,14 @@ def cartpole() -> SteppedTask:
     dynamics = CartPole()
     bounds = (2 * MAX_POSITION, math.inf, 2 * MAX_ANGLE, math.inf)
     spec = Spec(Box(tuple(-bound for bound in bounds), bounds), Discrete(2), HORIZON)
-    return SteppedTask("cartpole", spec, partial(ArraySimulation, dynamics), balance, dynamics)
+    return SteppedTask(
+        "cartpole",
+        spec,
+        partial(ArraySimulation, dynamics),
+        balance,
+        dynamics,
+        on_device=partial(TensorSimulation, dynamics),
+    )
 
 
 LEVELS = {"cartpole": cartpole}

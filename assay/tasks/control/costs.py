@@ -64,7 +64,7 @@ def simulation_with_costs(make: Callable[[int], Simulation], cost: CostOf, num: 
 def costed(task: SteppedTask, name: str, cost: CostOf, num_costs: int = 1, largest: float = 1.0) -> SteppedTask:
     """Returns the task under another name, with costs from 0 to `largest` a decision."""
     spec = replace(task.spec, num_costs=num_costs, largest_cost=largest)
-    return replace(task, name=name, spec=spec, make=partial(simulation_with_costs, task.make, cost))
+    return replace(task, name=name, spec=spec, make=partial(simulation_with_costs, task.make, cost), on_device=None)
 
 
 def too_fast(limit: float, index: int, context: Context) -> Tensor:

@@ -91,4 +91,4 @@ def with_frames(task: SteppedTask, num: int) -> SteppedTask:
     spec: Spec = replace(task.spec, observation=seen)
     held_out = None if task.held_out is None else Framed(task.held_out, num, names)
     plain = replace(task, expert=None, dynamics=None, roaming=None, reckless=None, proxy=None)
-    return replace(plain, spec=spec, make=Framed(task.make, num, names), held_out=held_out)
+    return replace(plain, spec=spec, make=Framed(task.make, num, names), held_out=held_out, on_device=None)

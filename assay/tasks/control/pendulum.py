@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.spaces import Box, Context, Spec
+from assay.tasks.control.arrays import Array, as_float32, as_rows, namespace
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
+from assay.tasks.control.tensor_stepping import TensorSimulation
 
 MAX_SPIN = 8.0
 MAX_TORQUE = 2.0
@@ -36,28 +37,27 @@ class Pendulum:
     has_chance: ClassVar[bool] = False
     limit: ClassVar[int] = HORIZON
 
-    def start(self, uniform: np.ndarray) -> np.ndarray:
+    def start(self, uniform: Array) -> Array:
         """Draws any angle, and an angular velocity between -1 and 1."""
-        return np.array([[math.pi], [1.0]]) * (2.0 * uniform - 1.0)
+        drawn = 2.0 * uniform - 1.0
+        drawn[0] *= math.pi
+        return drawn
 
-    def step(
-        self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def step(self, state: Array, action: Array, uniform: Array | None) -> tuple[Array, Array, Array]:
         """Takes one semi-implicit Euler step; the reward is of the state before it."""
-        angle, spin = state
-        torque = action.reshape(-1).astype(np.float32).clip(-MAX_TORQUE, MAX_TORQUE)
+        xp, (angle, spin) = namespace(state), state
+        torque = as_float32(action.reshape(-1)).clip(-MAX_TORQUE, MAX_TORQUE)
         wrapped = (angle + math.pi) % (2 * math.pi) - math.pi
-        cost = np.square(wrapped) + 0.1 * np.square(spin) + 0.001 * np.square(torque)
-        moved = np.empty_like(state)
-        moved[1] = (spin + (15.0 * np.sin(angle) + 3.0 * torque) * SECONDS).clip(-MAX_SPIN, MAX_SPIN)
+        cost = xp.square(wrapped) + 0.1 * xp.square(spin) + 0.001 * xp.square(torque)
+        moved = xp.empty_like(state)
+        moved[1] = (spin + (15.0 * xp.sin(angle) + 3.0 * torque) * SECONDS).clip(-MAX_SPIN, MAX_SPIN)
         moved[0] = angle + moved[1] * SECONDS
-        return moved, -cost.astype(np.float32), np.zeros(len(angle), bool)
+        return moved, -as_float32(cost), xp.zeros_like(angle, dtype=bool)
 
-    def observe(self, state: np.ndarray) -> Context:
+    def observe(self, state: Array) -> Context:
         """Returns cosine and sine of the angle, angular velocity, float32."""
-        seen = np.empty((state.shape[1], 3), np.float32)
-        seen[:, 0], seen[:, 1], seen[:, 2] = np.cos(state[0]), np.sin(state[0]), state[1]
-        return {"observation": torch.from_numpy(seen)}
+        xp = namespace(state)
+        return {"observation": as_rows(xp.stack((xp.cos(state[0]), xp.sin(state[0]), state[1])))}
 
 
 def swing_up(context: Context) -> Tensor:
@@ -75,7 +75,14 @@ def pendulum() -> SteppedTask:
     dynamics = Pendulum()
     seen = Box((-1.0, -1.0, -MAX_SPIN), (1.0, 1.0, MAX_SPIN))
     spec = Spec(seen, Box((-MAX_TORQUE,), (MAX_TORQUE,)), HORIZON)
-    return SteppedTask("pendulum", spec, partial(ArraySimulation, dynamics), swing_up, dynamics)
+    return SteppedTask(
+        "pendulum",
+        spec,
+        partial(ArraySimulation, dynamics),
+        swing_up,
+        dynamics,
+        on_device=partial(TensorSimulation, dynamics),
+    )
 
 
 LEVELS = {"pendulum": pendulum}

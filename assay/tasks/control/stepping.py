@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -164,8 +165,9 @@ class SteppedTask:
     `held_out` makes the simulation of split 1 if it differs from that of training: unseen goals. `roaming` is the same
     task with one goal after another and no end, for play data; `distance` is the distance of a goal from what was
     achieved. `reckless` is a scripted policy that ignores costs; None if there are no costs or no such policy. `proxy`
-    is a proxy reward of contexts, for tasks in which it differs from the true reward. `rewards_success` says that a
-    decision has a positive reward if and only if it solves the task.
+    is a proxy reward of contexts, for tasks in which it differs from the true reward. `on_device` makes N instances
+    on a device; None if the task runs on the CPU alone. `rewards_success` says that a decision has a positive reward if
+    and only if it solves the task.
     """
 
     name: str
@@ -178,6 +180,7 @@ class SteppedTask:
     reckless: Callable[[Context], Tensor] | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
     proxy: Callable[[Context], Tensor] | None = None
+    on_device: Callable[[int, str], Simulation] | None = field(default=None, repr=False)
     rewards_success: bool = False
     preset: str = field(default="classic", repr=False)
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
@@ -185,6 +188,17 @@ class SteppedTask:
     def simulate(self, num: int) -> Simulation:
         """Returns a simulation of N instances."""
         return self.make(num)
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether it can be simulated on a device."""
+        return self.on_device is not None
+
+    def on(self, device: str) -> SteppedTask:
+        """Returns the task whose simulations have their tensors on a device; AssayError if it runs on the CPU alone."""
+        if self.on_device is None:
+            raise AssayError(f"task '{self.name}' steps its simulations on the CPU. Use --device cpu")
+        return replace(self, make=partial(self.on_device, device=device))
 
     def of_split(self, num: int, split: int) -> Simulation:
         """Returns a simulation of N instances with the starts and goals of a split."""

@@ -22,10 +22,12 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, concatenate
 from assay.core.slots import Simulation
 from assay.core.spaces import Box, Context, Discrete, Spec
-from assay.tasks.control.cartpole import FORCES, GRAVITY, HORIZON, LIMITS, MAX_ANGLE, MAX_POSITION, SECONDS, balance
+from assay.tasks.control.cartpole import GRAVITY, HORIZON, MAX_ANGLE, MAX_POSITION, SECONDS, balance
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
 from assay.tasks.tabular.table import Table, grid_moves
 
+LIMITS = np.array([[MAX_POSITION], [MAX_ANGLE]])
+FORCES = np.array([-10.0, 10.0])
 Regime = tuple[float, ...]
 POLES: tuple[Regime, ...] = ((0.5, 0.1), (0.5, 1.0), (0.1, 0.1), (0.1, 1.0), (2.0, 0.1), (2.0, 1.0))
 """(half length, mass) of each pole, the nominal one first."""
