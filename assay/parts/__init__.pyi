@@ -3,7 +3,7 @@
 # ruff: noqa: I001
 # fmt: off
 from assay.parts.aggregations import (
-    FixedLength as FixedLength, OverDecisions as OverDecisions, OverTransitions as OverTransitions,
+    Among as Among, FixedLength as FixedLength, OverDecisions as OverDecisions, OverTransitions as OverTransitions,
     SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean, Weighed as Weighed,
 )
 from assay.parts.constraints.cost import (

@@ -121,6 +121,38 @@ class SequenceSum(OverEpisodes, Aggregation):
         return batch.weight
 
 
+@dataclass(frozen=True)
+class Among(Aggregation):
+    """Averages by `inner` over the decisions of which the column is `holds`: one of decisions [B, T], or of rows [B].
+
+        weight_bt = [column_bt = holds] inner weight_bt
+
+    Degenerate: without the column, or where no decision has it, `holds` true has weights 0 and count 0, and `holds`
+    false is `inner`. Source: by definition. Assumes that other decisions are no evidence.
+    """
+
+    inner: Aggregation = TokenMean()
+    column: str = "foreign"
+    holds: bool = True
+
+    @property
+    def together(self) -> str | None:
+        return self.inner.together
+
+    def chosen(self, batch: Experience) -> Experience:
+        """Returns the batch with these decisions alone."""
+        found = batch.extra.get(self.column)
+        marked = torch.zeros_like(batch.mask) if found is None else found.bool()
+        marked = marked if marked.dim() > 1 else marked.unsqueeze(1)
+        return batch.with_columns(mask=batch.mask & (marked == self.holds))
+
+    def weigh(self, batch: Experience) -> Tensor:
+        return self.inner.weigh(self.chosen(batch))
+
+    def count(self, batch: Experience) -> Tensor:
+        return self.inner.count(self.chosen(batch))
+
+
 # ------------------------------------------------------------------------------------------------ counts of terms
 class Weighed:
     """A term whose decisions are weighted by its setting `aggregate`. Degenerate: TokenMean counts as OverDecisions.

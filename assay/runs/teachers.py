@@ -7,6 +7,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.core.settings import models_read
 from assay.core.slots import ModelSpec, Task
 from assay.models.pretrained.teacher import PretrainedTeacher, check_vocabularies
 from assay.models.pretrained.transformers import Pretrained, PretrainedTokenizer, pinned
@@ -20,7 +21,8 @@ def with_teacher(recipe: Recipe, task: Task, address: str | None, weight: float 
     """Returns the recipe with the model at `address` as its teacher; a recipe without one has it in its rewards, by
     `weight`. Raises AssayError if the recipe needs a teacher that it does not have.
     """
-    has_place = any(isinstance(part, TeacherCandidates | TeacherReward) for part in recipe.credit)
+    samples = recipe.rollout is not None and TEACHER in models_read(recipe.rollout)
+    has_place = samples or any(isinstance(part, TeacherCandidates | TeacherReward) for part in recipe.credit)
     if address is None:
         if has_place and isinstance(recipe.actor, Pretrained) and TEACHER not in recipe.critics:
             raise AssayError(f"{recipe.name} with a pretrained model needs a teacher. Add --teacher FOLDER.")
@@ -37,11 +39,21 @@ def with_teacher(recipe: Recipe, task: Task, address: str | None, weight: float 
         what = f"{recipe.name} has no teacher of its own"
         raise AssayError(f"{what}. Add --teacher-weight 0.1 for the teacher's log-ratio in its rewards, or train gkd.")
     teacher = teacher_at(address, recipe.actor, task)
+    if samples and not isinstance(teacher, PretrainedTeacher):
+        what = f"{recipe.name} lets its teacher write, and one at an address scores answers alone"
+        raise AssayError(f"{what}. Use --teacher FOLDER.")
     credit = recipe.credit if weight is None else (TeacherReward(weight), *recipe.credit)
-    copies = {name: copy for name, copy in recipe.copies.items() if name != TEACHER}
     before = tuple(phase for phase in recipe.before if TEACHER not in {name for _, name in phase.handed})
-    critics = {**recipe.critics, TEACHER: teacher}
-    return replace(recipe, credit=credit, copies=copies, critics=critics, before=before)
+    before = tuple(replace(one, recipe=in_place(one.recipe, teacher)) for one in before)
+    return in_place(replace(recipe, credit=credit, before=before), teacher, always=True)
+
+
+def in_place(recipe: Recipe, teacher: ModelSpec, always: bool = False) -> Recipe:
+    """Returns the recipe with the teacher in the place of its own, if it has one, or `always`."""
+    if TEACHER not in recipe.copies and not always:
+        return recipe
+    copies = {name: copy for name, copy in recipe.copies.items() if name != TEACHER}
+    return replace(recipe, copies=copies, critics={**recipe.critics, TEACHER: teacher})
 
 
 def teacher_at(address: str, student: Pretrained, task: Any) -> ModelSpec:
