@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -123,6 +123,11 @@ def far_device() -> Iterator[str]:
         made = plain(data, **more)
         return made if device is None else made.to(device)
 
+    autocast = torch.autocast
+
+    def cast(kind: str, *words: Any, **more: Any) -> Any:
+        return nullcontext() if kind == "far" else autocast(kind, *words, **more)
+
     WAITS.clear()
-    with Elsewhere(), patch.object(torch, "tensor", tensor):
+    with Elsewhere(), patch.object(torch, "tensor", tensor), patch.object(torch, "autocast", cast):
         yield NAME

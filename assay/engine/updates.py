@@ -108,8 +108,8 @@ def counts_add_up(term: Term, batch: Experience) -> bool:
     """Returns whether the counts of two halves of a batch add up to that of the batch; rows that the term keeps
     together stay so. True for a batch that cannot be split.
     """
-    rows = torch.arange(len(batch))
-    labels = units(batch, frozenset() if term.together is None else frozenset({term.together}))
+    rows = torch.arange(len(batch), device=batch.mask.device)
+    labels = units(batch, frozenset() if term.together is None else frozenset({term.together})).to(rows.device)
     names = labels.unique()
     # Halves of units, not of rows: a group that is cut has another count by right.
     is_first = torch.isin(labels, names[: len(names) // 2])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, Progress
@@ -26,9 +26,13 @@ OnRows = Callable[[Any, Experience], Tensor]
 
 
 def logp_of(actor: Any, rows: Experience) -> Tensor:
-    """Returns an actor's log-probabilities of the recorded decisions, [B, T]: for `Models.over`."""
-    logp: Tensor = actor.score(rows, frozenset({Need.LOGP})).logp
-    return logp
+    """Returns an actor's log-probabilities of the recorded decisions, [B, T], on the rows' device: for `Models.over`, and
+    for rows on the host while the actor is on a GPU.
+    """
+    weights = next(actor.parameters(), None) if isinstance(actor, nn.Module) else None
+    there = rows if weights is None or weights.device == rows.mask.device else rows.to(weights.device)
+    logp: Tensor = actor.score(there, frozenset({Need.LOGP})).logp
+    return logp.to(rows.mask.device)
 
 
 class Models(Protocol):

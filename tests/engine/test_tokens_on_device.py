@@ -1,0 +1,46 @@
+"""Language methods on a device that is not the CPU: nothing of a step is left on the host, or read from the wrong side.
+
+That the numbers are those of the CPU is tried on GPUs (`test_gpu.py`).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.core.spaces import Vocabulary
+from assay.engine.loop import Loop
+from assay.engine.placement import Placement
+from assay.runs import catalogue
+from tests.far_device import far_device, near, register
+from tests.methods.test_methods import small_recipe
+
+USUAL = ["adcl-egsr", "dpo", "gkd:supervised", "grpo", "ppo", "scope", "sft"]
+"""Ways of gathering and scoring that differ; with --all-cases every method and variant."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One case a method."""
+    names = USUAL
+    if metafunc.config.getoption("--all-cases"):
+        own = [[key, *(f"{key}:{one}" for one in method.variants)] for key, method in catalogue.methods().items()]
+        names = sorted(sum(own, []))
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", names)
+
+
+@pytest.mark.skipif(not register(), reason="this torch has no devices written in Python")
+def test_a_step_stays_on_its_device(name: str) -> None:
+    address = catalogue.methods()[name.partition(":")[0]].default_task
+    task = catalogue.find_task(address)
+    if not isinstance(task.spec.action, Vocabulary):
+        pytest.skip("is not about tokens")
+    recipe = small_recipe(name, address)
+    with far_device() as far:
+        loop = Loop(recipe, task, seed=0, num_steps=2, placement=Placement(far))
+        before = {key: near(flat.values).clone() for key, flat in loop.engine.flats.items()}
+        step = loop.step()
+        after = {key: flat.values for key, flat in loop.engine.flats.items()}
+        assert all(one.device.type == "far" for one in after.values())
+        assert all(near(one).isfinite().all() for one in after.values())
+    moved = any((near(after[key]) != before[key]).any() for key in before)
+    assert moved or not step.metrics.get("selected", 1.0)
