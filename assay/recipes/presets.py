@@ -273,6 +273,8 @@ SUITES: Mapping[str, tuple[Preset, ...]] = {
     name: tuple(one for one in OTHERS if one.suite == name) for name in dict.fromkeys(one.suite for one in OTHERS)
 }
 """Presets beside the classic ones, by name: one for each kind of task that the name has numbers for."""
+WORLDS = "warp"
+"""The preset for thousands of worlds on a GPU, in `assay.recipes.warp_preset`."""
 
 
 def preset_for_spec(spec: Spec) -> Preset:
@@ -316,15 +318,25 @@ def preset_for(task: Task, suite: str | None = None) -> Preset:
     name = suite_of(task) if suite is None else suite
     if name == CLASSIC:
         return classic
-    if name not in SUITES:
-        raise AssayError(f"there is no preset '{name}'. Use {', '.join((CLASSIC, *SUITES))}.")
-    fitting = [one for one in SUITES[name] if one.kind == classic.kind]
+    if name not in (*SUITES, WORLDS):
+        raise AssayError(f"there is no preset '{name}'. Use {', '.join((CLASSIC, *SUITES, WORLDS))}.")
+    there = presets_of(name)
+    fitting = [one for one in there if one.kind == classic.kind]
     if not fitting:
-        kinds = " and ".join(one.name for one in SUITES[name])
+        kinds = " and ".join(one.name for one in there)
         what = f"preset '{name}' is for {kinds}; task '{task.name}' is {classic.name}"
         raise AssayError(f"{what}. Use --preset {CLASSIC}.")
     space = task.spec.observation
     return on_images(fitting[0], space) if isinstance(space, Image) else fitting[0]
+
+
+def presets_of(suite: str) -> tuple[Preset, ...]:
+    """Returns the presets of a suite beside the classic ones."""
+    if suite == WORLDS:
+        from assay.recipes.warp_preset import with_worlds  # here: its parts are read only where it is used
+
+        return (with_worlds(MUJOCO),)
+    return SUITES[suite]
 
 
 def suite_of(task: Task) -> str:
@@ -336,6 +348,7 @@ REASONS: Mapping[str, str] = {
     CLASSIC: "its numbers were tuned on the tasks that are built in",
     GENERAL.suite: "no numbers here were tuned on this environment, so they are the usual ones",
     MUJOCO.suite: "MuJoCo computes its physics",
+    WORLDS: "thousands of its worlds are simulated at once",
 }
 
 

@@ -35,7 +35,7 @@ from assay.runs.user_code.loading import load
 from assay.tasks.language import files
 from assay.tasks.language.redteam_chat import OF_FILES
 
-ADAPTED = ("reasoning-gym", "pettingzoo", "envpool")
+ADAPTED = ("reasoning-gym", "pettingzoo", "envpool", "warp")
 """Prefixes of the names of other libraries' tasks."""
 
 
@@ -191,6 +191,10 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         from assay.tasks.adapters.envpool import envpool_task
 
         return envpool_task(name)
+    if name.startswith("warp:"):
+        from assay.tasks.adapters.warp import warp_task
+
+        return warp_task(name)
     if GYMNASIUM_ID.fullmatch(name):
         from assay.tasks.adapters.gymnasium import gymnasium_task
 

@@ -10,6 +10,7 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement, task_on
 from assay.runs import checks
+from assay.runs.environments import normalised
 from assay.runs.plan import make_plan
 from tests.far_device import WAITS, far_device, near, register
 
@@ -29,7 +30,8 @@ def loop_of(case: str, device: str = "cpu", seed: int = 3) -> Loop:
     method, task = case.split()
     small = {"rollout.steps": 8, "source.minibatches": 2} if case == "ppo pendulum" else {}
     plan = make_plan(method, task, settings=small)
-    return Loop(plan.recipe, plan.task, seed=seed, num_steps=plan.steps, placement=Placement(device=device))
+    recipe = normalised(plan.recipe, plan.task, ("obs", "reward")) if method == "a2c" else plan.recipe
+    return Loop(recipe, plan.task, seed=seed, num_steps=plan.steps, placement=Placement(device=device))
 
 
 def weights(loop: Loop) -> list[torch.Tensor]:
@@ -66,7 +68,7 @@ def test_nothing_waits_for_the_device_inside_a_fragment() -> None:
 
 
 @needs_far
-@pytest.mark.parametrize("case", ["ppo pendulum", "sac pendulum"])
+@pytest.mark.parametrize("case", ["ppo pendulum", "a2c cartpole", "sac pendulum"])
 def test_a_run_on_a_device_resumes_bitwise_from_a_checkpoint_on_the_host(case: str) -> None:
     with far_device() as device:
         first = loop_of(case, device)

@@ -31,9 +31,10 @@ def observe(state: State, rows: Tensor) -> None:
         return
     mean = rows.double().mean(0)
     squares = (rows.double() - mean).square().sum(0)
-    total, gap = state["count"] + count, mean - state["mean"]
-    state["squares"] = state["squares"] + squares + gap.square() * (state["count"] * count / total)
-    state["mean"] = state["mean"] + gap * (count / total)
+    # Where the rows are: a checkpoint brings moments back on the host.
+    total, gap = state["count"] + count, mean - state["mean"].to(rows.device)
+    state["squares"] = state["squares"].to(rows.device) + squares + gap.square() * (state["count"] * count / total)
+    state["mean"] = state["mean"].to(rows.device) + gap * (count / total)
     state["count"] = total
 
 
@@ -94,6 +95,7 @@ class Standardising(Around):
         running = state["running"]
         if running is None or len(running) != len(record):
             running = reward.new_zeros(len(record))
+        running = running.to(reward.device)
         columns = []
         for t in range(record.num_columns):
             running = torch.where(record.mask[:, t], self.discount * running + reward[:, t], running)

@@ -180,7 +180,7 @@ class SteppedTask:
     reckless: Callable[[Context], Tensor] | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
     proxy: Callable[[Context], Tensor] | None = None
-    on_device: Callable[[int, str], Simulation] | None = field(default=None, repr=False)
+    on_device: Callable[..., Simulation] | None = field(default=None, repr=False)
     rewards_success: bool = False
     preset: str = field(default="classic", repr=False)
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
