@@ -36,6 +36,11 @@ def add_reproduce_options(one: argparse.ArgumentParser) -> None:
     add_code_option(one)
 
 
+def add_rebuilt_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of how a saved policy is built again."""
+    add_group(one, RebuiltOptions)
+
+
 def add_report_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `report`."""
     one.add_argument("folders", metavar="FOLDER", nargs="*", type=Path, help="runs, or folders that contain some")

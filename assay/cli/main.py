@@ -22,6 +22,7 @@ from assay.cli.arguments import (
     add_list_options,
     add_plan_options,
     add_policy_commands,
+    add_rebuilt_options,
     add_report_options,
     add_reproduce_options,
     add_trust_option,
@@ -108,6 +109,7 @@ def add_serving_commands(command: Command) -> None:
     one.add_argument("address", metavar="RUN|MODEL", help="run folder, or a pretrained model: a folder or hub id")
     add_trust_option(one)
     add_serve_options(one)
+    add_rebuilt_options(one)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

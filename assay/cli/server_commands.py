@@ -7,6 +7,8 @@ from functools import partial
 
 from assay.cli.serve import serve as serve_tokens
 from assay.report.watch import serve
+from assay.runs.options.group import parsed_group
+from assay.runs.options.scoring import RebuiltOptions
 from assay.runs.user_code.known_runs import trust
 
 
@@ -20,5 +22,6 @@ def serve_policy(options: argparse.Namespace) -> int:
     """`assay serve`: answers requests for tokens until interrupted."""
     if options.trust_code:
         trust(options.address)
-    serve_tokens(options.address, options.host, options.port, token=options.token, announce=partial(print, flush=True))
+    rebuilt, announce = parsed_group(RebuiltOptions, vars(options)), partial(print, flush=True)
+    serve_tokens(options.address, options.host, options.port, token=options.token, rebuilt=rebuilt, announce=announce)
     return 0

@@ -177,13 +177,18 @@ def check_placement(placement: Placement, task: Task) -> None:
         raise AssayError(f"micro-batch is {placement.micro_batch}. Use 0 (no limit) or a number of rows.")
     if placement.tokens < 0:
         raise AssayError(f"tokens is {placement.tokens}. Use 0 (no limit) or the maximum tokens per micro-batch.")
-    try:
-        torch.zeros((), device=placement.device).item()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
-        raise AssayError(f"device '{placement.device}' is not available here. Use {known}.") from None
+    check_device(placement.device)
     if placement.is_on_gpu and not isinstance(task.spec.action, Vocabulary):
         check_portable(task)
+
+
+def check_device(name: str) -> None:
+    """Refuses a device that does not exist here."""
+    try:
+        torch.zeros((), device=name).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+        raise AssayError(f"device '{name}' is not available here. Use {known}.") from None
 
 
 def check_portable(task: Task) -> None:

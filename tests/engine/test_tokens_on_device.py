@@ -22,8 +22,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One case a method."""
     names = USUAL
     if metafunc.config.getoption("--all-cases"):
-        own = [[key, *(f"{key}:{one}" for one in method.variants)] for key, method in catalogue.methods().items()]
-        names = sorted(sum(own, []))
+        found = catalogue.methods()
+        names = sorted([*found, *(f"{key}:{one}" for key, method in found.items() for one in method.variants)])
     if "name" in metafunc.fixturenames:
         metafunc.parametrize("name", names)
 

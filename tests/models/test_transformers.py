@@ -43,6 +43,7 @@ from assay.rollouts.completions import Ends, answers, complete
 from assay.runs import catalogue
 from assay.runs.distributed import servers
 from assay.runs.distributed.serving import Service, served_policy
+from assay.runs.options.scoring import RebuiltOptions
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import Addition, addition
@@ -715,7 +716,7 @@ def test_a_model_folder_is_served(path: str, task: PromptTask) -> None:
     """With its own number of tokens, also where its tokenizer knows fewer; the rows are those of the model here."""
     prompts, starts, samples = ragged(task)
     vocabulary, seeds = task.tokenizer.vocabulary, random.hashed(Draw(3), starts, samples)
-    policy = served_policy(path)
+    policy = served_policy(path, RebuiltOptions(device="cpu"))
     with Server(Service(policy), "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         client = servers.Server(server.url, vocabulary)
@@ -726,3 +727,16 @@ def test_a_model_folder_is_served(path: str, task: PromptTask) -> None:
         expected = answers(build(path, task), prompts, starts, seeds, Ends(6, vocabulary), greedy=False)
     assert not client.is_foreign
     assert not difference(list(found[:4]), list(expected[:4]))
+
+
+def test_a_served_model_computes_where_and_as_it_is_told(path: str) -> None:
+    policy = served_policy(path, RebuiltOptions(device="cpu", dtype="bfloat16"))
+    assert policy.flat.values.dtype == torch.bfloat16
+    refused = {
+        "device 'nowhere' is not available": RebuiltOptions(device="nowhere"),
+        "--dtype is 'float8'": RebuiltOptions(dtype="float8"),
+        "--compiled, --micro-batch and --set are for runs": RebuiltOptions(device="cpu", compiled=True),
+    }
+    for sentence, options in refused.items():
+        with pytest.raises(AssayError, match=sentence):
+            served_policy(path, options)

@@ -561,7 +561,8 @@ class Process:
         with os.fdopen(self.reads) as lines:
             assert select.select([self.reads], [], [], 60.0)[0]
             line = lines.readline()
-        found = re.fullmatch(r"serving grpo on addition-1, step 1 at (http://127.0.0.1:\d+) \(Ctrl-C to stop\)\n", line)
+        what = r"serving grpo on addition-1, step 1 on cpu at (http://127.0.0.1:\d+) \(Ctrl-C to stop\)\n"
+        found = re.fullmatch(what, line)
         assert found, line
         return found[1]
 

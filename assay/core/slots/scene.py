@@ -26,8 +26,8 @@ OnRows = Callable[[Any, Experience], Tensor]
 
 
 def logp_of(actor: Any, rows: Experience) -> Tensor:
-    """Returns an actor's log-probabilities of the recorded decisions, [B, T], on the rows' device: for `Models.over`, and
-    for rows on the host while the actor is on a GPU.
+    """Returns an actor's log-probabilities of the recorded decisions, [B, T]: for `Models.over`, and for gathered rows,
+    which may be on another device than the actor.
     """
     weights = next(actor.parameters(), None) if isinstance(actor, nn.Module) else None
     there = rows if weights is None or weights.device == rows.mask.device else rows.to(weights.device)

@@ -36,10 +36,14 @@ from assay.ops.decoded import Stop, Written
 from assay.parts.credit.teacher import ranked
 from assay.rollouts.completions import Ends, answers
 from assay.rollouts.text import Tokenizer
+from assay.runs import hardware
+from assay.runs.checks import check_device
 from assay.runs.distributed.open_chat import CALLS, OpenChat
 from assay.runs.distributed.servers import GENERATE, LOGP, OWNER, as_rows
 from assay.runs.distributed.weights import tree_of
+from assay.runs.options.scoring import RebuiltOptions
 from assay.runs.plan import plan_of
+from assay.runs.rebuilt import rebuilt_plan
 from assay.runs.run import loaded_engine
 from assay.tasks.adapters.agents.chat import Bounds
 from assay.tasks.adapters.agents.sampling import Reply, Row, sampled
@@ -103,10 +107,16 @@ def is_run(folder: Path) -> bool:
         return path.is_file()
 
 
-def served_policy(address: str) -> Policy:
-    """Returns the acting policy of a run folder's newest checkpoint, or a pretrained model by folder or hub id."""
+def served_policy(address: str, rebuilt: RebuiltOptions = RebuiltOptions()) -> Policy:
+    """Returns the acting policy of a run folder's newest checkpoint, or a pretrained model by folder or hub id.
+
+    A run computes as it did, a model as one that is trained: on a GPU if there is one, in bfloat16; `rebuilt` says
+    otherwise.
+    """
+    rebuilt.check()
     if is_run(Path(address)):
-        plan = plan_of(address)
+        plan = plan_of(address, model=rebuilt.model)
+        plan = rebuilt_plan(plan, rebuilt, {})
         if not isinstance(plan.task, PromptTask | DialogueTask):
             raise AssayError(
                 f"{address} was trained on '{plan.task.name}', which has no prompts. Serve a language run."
@@ -118,12 +128,24 @@ def served_policy(address: str) -> Policy:
         return Policy(name, engine.models[acting], engine.flats[acting], plan.task.tokenizer, num, most)
     from assay.models.pretrained.transformers import PretrainedTokenizer, pinned
 
-    model = pinned(address)
+    if (rebuilt.model, rebuilt.compiled, rebuilt.micro_batch, rebuilt.set_) != (None, None, None, ()):
+        what = "--model, --compiled, --micro-batch and --set are for runs"
+        raise AssayError(f"'{address}' is a pretrained model; {what}. Use --device and --dtype, or serve a run folder.")
+    device, dtype = served_on(rebuilt)
+    model = replace(pinned(address), dtype=dtype)
     tokenizer = PretrainedTokenizer(model.path, model.revision)
-    actor = model.build(Spec(tokenizer.vocabulary, tokenizer.vocabulary, horizon=1))
+    actor = model.build(Spec(tokenizer.vocabulary, tokenizer.vocabulary, horizon=1)).to(device)
     flat = Flat(actor)
     most = min(tokenizer.most_tokens, MOST_TOKENS)
     return Policy(address, actor, flat, tokenizer, flat.num_parameters, most)
+
+
+def served_on(rebuilt: RebuiltOptions) -> tuple[str, str]:
+    """Returns the device and the dtype of a pretrained model."""
+    device = rebuilt.device or (hardware.GPU if torch.cuda.is_available() else "cpu")
+    check_device(device)
+    is_half = device.partition(":")[0] == hardware.GPU and hardware.has_half(device)
+    return device, rebuilt.dtype or (hardware.HALF if is_half else hardware.FULL)
 
 
 # ---------------------------------------------------------------------------------------------------- requests
