@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -17,12 +18,14 @@ import pytest
 import assay
 from assay.claims import probes
 from assay.core.errors import AssayError
+from assay.core.record import InfraFault, Score
 from assay.core.slots import Scene
 from assay.rollouts.judgements import preference
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.plan import make_plan, plan_of
 from assay.runs.user_code import judge as judging
 from assay.runs.user_code.judge import PAIR, Judge, filled
+from assay.runs.user_code.rewards import OwnRewards
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -128,6 +131,19 @@ def test_an_answer_without_a_score_is_never_a_number_and_is_not_kept(server: Any
         Judge(server.url, "small")([row("one")])
     server.answer = lambda prompt: "Score: 6"  # the server was repaired
     assert Judge(server.url, "small")([row("one")]) == [0.6]
+
+
+def test_few_answers_without_a_score_are_faults_and_many_are_an_error(server: Any) -> None:
+    server.answer = lambda prompt: "I refuse." if "{bad" in prompt else "Score: 6"
+    judge = Judge(server.url, "small")
+    rewards = OwnRewards({"judge": judge}, {"judge": 1.0})
+    rows = [row("{bad 0}"), *(row(f"good {place}") for place in range(4))]
+    outcomes, table = rewards(rows, list)
+    assert [isinstance(one, InfraFault) for one in outcomes] == [True, False, False, False, False]
+    assert [one.value for one in outcomes[1:] if isinstance(one, Score)] == [0.6] * 4
+    assert [math.isnan(one) for one in table["judge"]] == [True, False, False, False, False]
+    with pytest.raises(AssayError, match=r"gave no score from 0 to 10: 'I refuse.'.*\(2 of 6 answers cannot be read\)"):
+        rewards([*rows, row("{bad 1}")], list)
 
 
 def test_an_answer_without_a_score_that_was_kept_once_is_asked_for_again(server: Any) -> None:

@@ -1,8 +1,8 @@
 """A judge: a chat model behind an OpenAI-compatible server, or a function of prompts, that scores completions.
 
-A number is what the judge said and nothing else: a server that cannot be reached, or an answer that does not end with
-a score, is an error that names the server. Answers with a score are kept on disk, one JSON object a line, so that a
-text is judged once.
+A number is what the judge said and nothing else: a row whose answer does not end with a score has none and is left out;
+a server that cannot be reached, or many such answers, are an error that names the server. Answers with a score are kept
+on disk, one JSON object a line, so that a text is judged once.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from assay.core.calls import Overtime, OwnCodeError, within
 from assay.core.errors import AssayError
 from assay.core.faults import at_place
+from assay.core.record import InfraFault
 from assay.rollouts.judgements import PAIR, preference
 from assay.runs.user_code.addresses import Address, parsed_address
 from assay.runs.user_code.rewards import function_of
@@ -42,6 +43,8 @@ THREADS, TRIES, SECONDS, ALL_SECONDS = 8, 5, 120.0, 240.0
 """Requests at the same time, tries of one, and seconds for one try and for all tries of one prompt."""
 MOST_BYTES = 1 << 22
 """The largest answer that is read."""
+MOST_UNREAD = 0.2
+"""The largest share of answers without a score; such a row has no reward, it is left out of training and of scores."""
 WAIT = 0.5
 """Seconds before the second try; each further wait is twice as long."""
 SCORE = """Rate how well the answer solves the task, from 0 (useless) to 10 (perfect).
@@ -146,15 +149,35 @@ class Judge:
     scale: float = 10.0
     known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> list[float | None]:
-        """Returns the score of each row; OwnCodeError names the server if answers are missing."""
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> list[float | InfraFault | None]:
+        """Returns the score of each row, or a fault where the answer cannot be read. OwnCodeError names the server if
+        answers are missing, or if more than `MOST_UNREAD` of them cannot be read.
+        """
         if not self.pairs:
-            prompts = [filled(self.prompt, row) for row in rows]
-            return [self.number(one) for one in self.answers(prompts, self.stated_score)]
+            answers = self.answers([filled(self.prompt, row) for row in rows], self.stated_score)
+            return self.readable([partial(self.number, one) for one in answers])
         both = [[filled(self.prompt, row | one) for row in rows] for one in ({}, {"swapped": True})]
         answers = self.answers([*both[0], *both[1]], preference)
-        first, second = answers[: len(rows)], answers[len(rows) :]
-        return [(self.win(a, "A") + self.win(b, "B")) / 2 for a, b in zip(first, second, strict=True)]
+        pairs = zip(answers[: len(rows)], answers[len(rows) :], strict=True)
+        return self.readable([partial(self.wins, *pair) for pair in pairs])
+
+    def readable(self, values: Sequence[Callable[[], float]]) -> list[float | InfraFault | None]:
+        """Returns the values that can be read, faults in the place of the others; the first error if those are many."""
+        found: list[float | InfraFault | None] = []
+        errors: list[OwnCodeError] = []
+        for value in values:
+            try:
+                found.append(value())
+            except OwnCodeError as error:
+                errors.append(error)
+                found.append(InfraFault("the judge's answer cannot be read"))
+        if len(errors) > MOST_UNREAD * len(values):
+            raise OwnCodeError(f"{errors[0]} ({len(errors)} of {len(values)} answers cannot be read)")
+        return found
+
+    def wins(self, first: str, second: str) -> float:
+        """Returns the mean of what both orders say: 1 for a win of the completion, 1/2 for a tie, 0 for a loss."""
+        return (self.win(first, "A") + self.win(second, "B")) / 2
 
     def stated_score(self, answer: str) -> float | None:
         """Returns the score with which an answer ends, from 0 to 1; None without a score."""

@@ -60,10 +60,10 @@ def anchored_reward(word: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------- scoring
 class Component(Protocol):
-    """Something that gives each row a number, or None where it does not apply."""
+    """Something that gives each row a number, None where it does not apply, or a fault that leaves the row out."""
 
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> Sequence[float | None]:
-        """Returns one number or None for each row."""
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> Sequence[float | InfraFault | None]:
+        """Returns a value for each row."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,13 @@ class OwnFunction:
         if self.remote is not None:
             return self.remote.rewards(rows, what, self.seconds)
         return rewards_of(self.function, rows, what, self.seconds)
+
+
+def number_in(given: Outcome | float | None) -> float | None:
+    """Returns what a component or a verifier gave as a number; None for a fault."""
+    if given is None or isinstance(given, InfraFault):
+        return None
+    return given if isinstance(given, float | int) else given.value
 
 
 @dataclass(frozen=True)
@@ -110,12 +117,9 @@ class OwnRewards:
         found: dict[str, list[float | None]] = {}
         faults: dict[int, Outcome] = {}
         for name in self.weights:
-            if name in self.components:
-                found[name] = list(self.components[name](rows))
-                continue
-            outcomes = verified()
-            faults = {place: one for place, one in enumerate(outcomes) if isinstance(one, InfraFault)}
-            found[name] = [None if isinstance(one, InfraFault) else one.value for one in outcomes]
+            given: Sequence[Any] = self.components[name](rows) if name in self.components else verified()
+            faults |= {place: one for place, one in enumerate(given) if isinstance(one, InfraFault)}
+            found[name] = [number_in(one) for one in given]
         scores: list[Outcome] = [faults.get(row) or Score(self.total(found, row, rows)) for row in range(len(rows))]
         return scores, {name: [math.nan if one is None else one for one in values] for name, values in found.items()}
 
