@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import chain
+from statistics import mean, stdev
 from typing import Any, ClassVar
 
 import torch
 
-from assay.core.record import Need, State
+from assay.core.record import Experience, Need, State
 from assay.core.slots import Grown
+from assay.core.verifier import COMPONENT, VERIFIED
 from assay.engine.guards.alarms import Alarm as Alarm
 from assay.engine.guards.alarms import Alarms as Alarms
 from assay.engine.guards.alarms import GuardError as GuardError
@@ -125,6 +127,88 @@ class SaneRewards(Watch):
         return []
 
 
+@dataclass(frozen=True)
+class MoreThanLength(Watch):
+    """Checks that the reward of text that is trained on does not rise by its length alone, as under a length bonus.
+
+    Among the answers to a prompt, reward is regressed on length, at equal scores of the verifier if one gave any.
+    Steps are averaged in blocks as by `RewardHolds`. A block is bad if reward (by more than the noise and `share`) and
+    length (by `share`) are above those of the first block, the slope times the growth makes up `most` of the rise, and
+    length explains `most` of its variance so far. Degenerate: groups of one are compared with each other; equal lengths
+    explain nothing, and a reward of two values, as right or wrong, cannot be paid by length.
+    """
+
+    patience: int = 2
+    least: int = 5
+    errors: float = 4.0
+    share: float = 0.1
+    most: float = 0.8
+
+    def init(self) -> State:
+        return {"steps": [], "first": None, "last": None, "products": [], "by_length": 0.0, "above": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        fresh = None if moment.fresh is None else moment.fresh.own()
+        if fresh is None or "tokens" not in fresh.context or not moment.recipe.credit or not bool(fresh.mask.any()):
+            return []
+        state["steps"].append(by_length(fresh.rows(fresh.mask.any(1))))
+        size = max(self.least, moment.progress.num_steps // 20)
+        if len(state["steps"]) < size:
+            return []
+        found = [mean(one) for one in zip(*state["steps"], strict=True)]
+        error = stdev(one[0] for one in state["steps"]) / math.sqrt(size)
+        reward, length, (slope, _) = found[0], found[1], regressed(*found[2:])
+        state["steps"] = []
+        if state["first"] is None:
+            state.update(first=[reward, length, error], last=[length, slope], products=[0.0] * len(found[2:]))
+        state["products"] = [so_far + one for so_far, one in zip(state["products"], found[2:], strict=True)]
+        _, explained = regressed(*state["products"])
+        first, (before, steepness) = state["first"], state["last"]
+        state["by_length"] += (slope + steepness) / 2.0 * (length - before)
+        state["last"] = [length, slope]
+        rise = reward - first[0]
+        noise = max(self.errors * math.hypot(error, first[2]), self.share * max(abs(first[0]), abs(reward)))
+        is_longer = length >= (1.0 + self.share) * first[1]
+        is_length = state["by_length"] >= self.most * rise and explained >= self.most
+        if not lasts(rise > noise and is_longer and is_length, state, "above", self.patience):
+            return []
+        text = (
+            f"the reward that is trained on rose from {first[0]:.3g} to {reward:.3g} at step {moment.progress.step} as "
+            f"answers grew from {first[1]:.3g} to {length:.3g} tokens, and by no more than length pays, which is "
+            f"{explained:.0%} of what tells equally right answers to a prompt apart: a length bonus is trained. Take "
+            "length out of the reward"
+        )
+        return [Alarm("more than length", text)]
+
+
+def by_length(rows: Experience) -> list[float]:
+    """Returns mean reward, mean length, and mean products of (reward, length, score) apart from their groups' means: 0
+    where the reward has two values or fewer. The score is the verifier's; one that is the reward counts as none.
+    """
+    reward = groups.outcome(rows).double()
+    own = rows.extra.get(COMPONENT + "verifier")  # of several rewards of the user's, the task's own
+    score = reward if own is None else own.nan_to_num().double()
+    if own is None and VERIFIED in rows.extra:
+        score = rows.extra["score"].double()
+    values = torch.stack([reward, rows.mask.sum(1).double(), score * bool((score != reward).any())])
+    by_group = groups.row_groups(rows)
+    if by_group.num == len(rows):
+        by_group = groups.groups_of(torch.zeros(len(rows)), len(rows), rows.mask.device)
+    apart = values - torch.stack([groups.mean(one, by_group) for one in values])
+    products = (apart @ apart.T / len(rows)) * (len(reward.unique()) > 2)
+    return [*values[:2].mean(1).tolist(), *products.flatten().tolist()]
+
+
+def regressed(*products: float) -> tuple[float, float]:
+    """Returns the slope of reward on length and the share that it explains, at equal scores; 0 where none varies."""
+    reward, both, paid, _, length, longer, _, _, score = products
+    if score > 0.0:
+        reward, both, length = reward - paid**2 / score, both - paid * longer / score, length - longer**2 / score
+    if reward <= 1e-9 * products[0] or length <= 1e-9 * products[4]:
+        return 0.0, 0.0
+    return both / length, both**2 / (reward * length)
+
+
 SMALL_NORM = 1e-6
 """A gradient below it need not move a float32 weight: Adam's epsilon is of its size, as in a policy that saturated."""
 
@@ -214,4 +298,5 @@ STANDARD: tuple[Watch, ...] = (
     InsideLimits(),
     RewardHolds(),
     HeldOutFollows(),
+    MoreThanLength(),
 )
