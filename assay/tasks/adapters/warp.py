@@ -9,7 +9,7 @@ Axes: N worlds, Q positions, V velocities, M more numbers, S = Q + 2 V + M numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -27,8 +27,8 @@ from assay.tasks.control.stepping import SteppedTask
 from assay.tasks.control.tensor_stepping import TensorSimulation
 
 PREFIX = "warp:"
-CONTACTS, CONSTRAINTS = 48, 256
-"""Contacts and rows of constraints for which a world has room."""
+CONSTRAINTS = 256
+"""Rows of constraints for which a world has room."""
 GIB = 2**30
 
 
@@ -66,18 +66,20 @@ class Physics:
         self.seconds = float(model.opt.timestep) * self.rules.frame_skip
         self.qpos = torch.tensor(model.qpos0, device=device).view(-1, 1)
         self.qvel = torch.zeros(model.nv, 1, dtype=self.qpos.dtype, device=device)
+        self.bodies = {model.body(place).name: place for place in range(model.nbody)}
+        self.mass = torch.tensor(model.body_mass / model.body_mass.sum(), dtype=torch.float32, device=device)
         bounds = torch.tensor(model.actuator_ctrlrange, dtype=torch.float32, device=device)
         self.low, self.high = bounds[:, 0], bounds[:, 1]
         self.place = self.warp.device_from_torch(torch.zeros((), device=device).device)
         with self.warp.ScopedDevice(self.place):
             try:
                 self.model = self.engine.put_model(model)
-                self.data = self.engine.make_data(model, nworld=num, nconmax=CONTACTS, njmax=CONSTRAINTS)
+                self.data = self.engine.make_data(model, nworld=num, nconmax=self.rules.contacts, njmax=CONSTRAINTS)
             except NotImplementedError as error:
                 raise AssayError(f"task '{PREFIX}{name}': MuJoCo Warp does not support its model ({error})") from error
         names = ("qpos", "qvel", "qacc_warmstart", "ctrl")
         self.inputs = [self.warp.to_torch(getattr(self.data, name)) for name in names]
-        self.graph: Any = None
+        self.graphs: dict[str, Any] = {}
 
     def sizes(self) -> tuple[int, int]:
         """Returns the numbers of positions and velocities."""
@@ -87,32 +89,48 @@ class Physics:
         """Returns positions, velocities, the solver's warm start and what the rules read, after one decision from
         positions, velocities, warm start and actions, all [., N].
         """
-        with self.warp.ScopedDevice(self.place):
-            if self.graph is None and self.device.type == "cuda":
-                self.compute()  # compiles and allocates, which a capture cannot
-                with self.warp.ScopedCapture() as captured:
-                    self.compute()
-                self.graph = captured.graph
-            for array, value in zip(self.inputs, inputs_N, strict=True):
-                array.copy_(value.T)
-            if self.graph is None:
-                self.compute()
-            else:
-                self.launch()
+        self.run(self.decide, inputs_N)
         return [array.T.clone() for array in (*self.inputs[:3], self.more())]
 
-    def launch(self) -> None:
-        """Replays the graph, in the order of torch's work: on its stream, or on warp's, which waits for the default."""
+    def settle(self, qpos_QN: Tensor, qvel_VN: Tensor) -> Tensor:
+        """Returns what the rules read [M, N] of worlds that have not moved yet, in which no force has acted."""
+        self.run(self.look, (qpos_QN, qvel_VN))
+        found = [READERS[name](self) * (name not in FORCES) for name in self.rules.reads]
+        return torch.cat(found, 1).T
+
+    def run(self, compute: Callable[[], None], inputs_N: Sequence[Tensor]) -> None:
+        """Computes from inputs [., N]; on a GPU as a graph, which is captured at the first call."""
+        name = compute.__name__
+        with self.warp.ScopedDevice(self.place):
+            if self.device.type == "cuda" and name not in self.graphs:
+                compute()  # compiles and allocates, which a capture cannot
+                with self.warp.ScopedCapture() as captured:
+                    compute()
+                self.graphs[name] = captured.graph
+            for array, value in zip(self.inputs, inputs_N, strict=False):
+                array.copy_(value.T)
+            if name in self.graphs:
+                self.launch(self.graphs[name])
+            else:
+                compute()
+
+    def launch(self, graph: Any) -> None:
+        """Replays a graph in the order of torch's work: on its stream, or on warp's, which waits for the default."""
         stream = torch.cuda.current_stream(self.device)
         is_default = stream == torch.cuda.default_stream(self.device)
-        self.warp.capture_launch(self.graph, stream=None if is_default else self.warp.stream_from_torch(stream))
+        self.warp.capture_launch(graph, stream=None if is_default else self.warp.stream_from_torch(stream))
 
-    def compute(self) -> None:
+    def decide(self) -> None:
         """Takes the steps of a decision."""
         for _ in range(self.rules.frame_skip):
             self.engine.step(self.model, self.data)
         if "cfrc_ext" in self.rules.reads:
             self.engine.rne_postconstraint(self.model, self.data)
+
+    def look(self) -> None:
+        """Computes places, inertias and velocities of bodies."""
+        for compute in (self.engine.kinematics, self.engine.com_pos, self.engine.com_vel):
+            compute(self.model, self.data)
 
     def more(self) -> Tensor:
         """Returns what the rules read [N, M]."""
@@ -127,8 +145,18 @@ class Physics:
 
 READERS: dict[str, Callable[[Physics], Tensor]] = {
     "torso": lambda physics: physics.array("xpos")[:, 1, :1],
+    "fingertip": lambda physics: physics.array("xpos")[:, physics.bodies["fingertip"]],
+    "target": lambda physics: physics.array("xpos")[:, physics.bodies["target"]],
+    "mass_centre": lambda physics: (physics.array("xipos")[:, :, 0] * physics.mass).sum(1, keepdim=True),
+    "cinert": lambda physics: physics.array("cinert").flatten(1),
+    "cvel": lambda physics: physics.array("cvel").flatten(1),
+    "qfrc_actuator": lambda physics: physics.array("qfrc_actuator"),
     "cfrc_ext": lambda physics: physics.array("cfrc_ext").flatten(1),
 }
+FORCES = ("qfrc_actuator", "cfrc_ext")
+"""What is 0 before the first step of physics."""
+KNOWN = ("torso", *FORCES)
+"""What a start has without physics: the torso's place is the first position."""
 """What rules may read after a decision, [N, ...] each."""
 
 
@@ -170,12 +198,20 @@ class WarpDynamics:
         return self.rules.limit
 
     def start(self, uniform: Tensor) -> Tensor:
-        """Returns states [S, n]: without warm start, and with more numbers 0 but the torso's place, relative to it."""
+        """Returns states [S, n] without warm start; what else the rules read follows in `settle`."""
         qpos, qvel = self.rules.start(self.physics.qpos, self.physics.qvel, uniform)
         rest = qpos.new_zeros(sum(self.split[2:]), qpos.shape[1])
         if "torso" in self.rules.reads:
             rest[self.split[2]] = qpos[0]
         return torch.cat((qpos, qvel, rest)).float()
+
+    def settle(self, state: Tensor, starting: Tensor) -> Tensor:
+        """Returns the states [S, N] with what the rules read in the worlds that start now."""
+        if set(self.rules.reads).issubset(KNOWN):
+            return state
+        qpos, qvel, warm, more = state.split(self.split)
+        found = self.physics.settle(qpos, qvel)
+        return torch.cat((qpos, qvel, warm, torch.where(starting, found, more)))
 
     def step(self, state: Tensor, action: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Takes one decision of every world; the reward is of the clipped action, as it acts."""
@@ -221,4 +257,7 @@ def warp_task(address: str) -> SteppedTask:
 
 def more_size(rules: Rules, model: Any) -> int:
     """Returns how many numbers the rules read besides positions and velocities."""
-    return sum({"torso": 1, "cfrc_ext": 6 * int(model.nbody)}[name] for name in rules.reads)
+    bodies = int(model.nbody)
+    sizes = {"torso": 1, "fingertip": 3, "target": 3, "mass_centre": 1, "qfrc_actuator": int(model.nv)}
+    sizes |= {"cinert": 10 * bodies, "cvel": 6 * bodies, "cfrc_ext": 6 * bodies}
+    return sum(sizes[name] for name in rules.reads)

@@ -49,7 +49,11 @@ class Rules(Protocol):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The arrays of the simulator that are `more`, in order; `xpos` and the like with all bodies."""
+        """The numbers of the simulator that are `more`, by the names of its readers, in order."""
+
+    @property
+    def contacts(self) -> int:
+        """Contacts for which a world has room."""
 
     def start(self, qpos_QN: Tensor, qvel_VN: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Returns positions and velocities of starts from those of the model [., 1] and uniform numbers [Q + V, N]."""
@@ -92,6 +96,7 @@ class Runner:
     limit: ClassVar[int] = 1000
     moving: ClassVar[int] = 1
     reads: ClassVar[tuple[str, ...]] = ()
+    contacts: ClassVar[int] = 48
 
     def start(self, qpos_QN: Tensor, qvel_VN: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Adds uniform noise to positions, and uniform or normal noise to velocities."""
@@ -132,6 +137,7 @@ class Ant:
     limit: ClassVar[int] = 1000
     moving: ClassVar[int] = 2
     reads: ClassVar[tuple[str, ...]] = ("torso", "cfrc_ext")
+    contacts: ClassVar[int] = 48
 
     def start(self, qpos_QN: Tensor, qvel_VN: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Adds uniform noise to positions and normal noise to velocities."""
@@ -159,6 +165,7 @@ class InvertedPendulum:
     limit: ClassVar[int] = 1000
     moving: ClassVar[int] = 0
     reads: ClassVar[tuple[str, ...]] = ()
+    contacts: ClassVar[int] = 8
 
     def start(self, qpos_QN: Tensor, qvel_VN: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Adds uniform noise."""
@@ -174,6 +181,77 @@ class InvertedPendulum:
         return (~fallen).float(), fallen
 
 
+@dataclass(frozen=True)
+class Reacher:
+    """reward = -|fingertip - target| - |a|^2; the target lies anywhere within 0.2 of the centre.
+
+    `more`: the places of fingertip and target as MuJoCo's last step has seen them.
+    """
+
+    file: ClassVar[str] = "reacher.xml"
+    frame_skip: ClassVar[int] = 2
+    limit: ClassVar[int] = 50
+    moving: ClassVar[int] = 0
+    reads: ClassVar[tuple[str, ...]] = ("fingertip", "target")
+    contacts: ClassVar[int] = 8
+
+    def start(self, qpos_QN: Tensor, qvel_VN: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds uniform noise to the arm, and draws the target evenly from the disc."""
+        place, speed = uniform.split([len(qpos_QN), len(qvel_VN)])
+        radius, angle = 0.2 * place[2].sqrt(), 2.0 * math.pi * place[3]
+        arm = qpos_QN[:2] + spread(place[:2], 0.1)
+        qpos = torch.cat((arm, torch.stack((radius * angle.cos(), radius * angle.sin()))))
+        return qpos, torch.cat((qvel_VN[:2] + spread(speed[:2], 0.005), 0.0 * speed[2:]))
+
+    def observe(self, pose: Pose) -> Tensor:
+        """Returns cosines and sines of the angles, the target, velocities of the arm, and the way to the target."""
+        angle, gap = pose.qpos_QN[:2], pose.more_MN[:2] - pose.more_MN[3:5]
+        return torch.cat((angle.cos(), angle.sin(), pose.qpos_QN[2:], pose.qvel_VN[:2], gap))
+
+    def outcome(self, before: Pose, after: Pose, action_AN: Tensor, seconds: float) -> tuple[Tensor, Tensor]:
+        """Pays nearness and control."""
+        gap = (after.more_MN[:3] - after.more_MN[3:]).square().sum(0).sqrt()
+        return -gap - action_AN.square().sum(0), torch.zeros_like(gap, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Humanoid:
+    """reward = 1.25 velocity of the centre of mass along x + 5 [healthy] - 0.1 |a|^2 - min(5e-7 |forces|^2, 10).
+
+    Healthy is a height from 1 to 2. `more`: the centre of mass, and of every body, the world first, inertia, velocity
+    and forces, with the forces of actuators before the last.
+    """
+
+    file: ClassVar[str] = "humanoid.xml"
+    frame_skip: ClassVar[int] = 5
+    limit: ClassVar[int] = 1000
+    moving: ClassVar[int] = 2
+    reads: ClassVar[tuple[str, ...]] = ("mass_centre", "cinert", "cvel", "qfrc_actuator", "cfrc_ext")
+    contacts: ClassVar[int] = 64
+
+    def start(self, qpos_QN: Tensor, qvel_VN: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds uniform noise."""
+        return noisy_start(qpos_QN, qvel_VN, uniform, 0.01, is_normal=False)
+
+    def observe(self, pose: Pose) -> Tensor:
+        """Returns all but the place, velocities, and what `more` holds of bodies and joints."""
+        _, inertia, speed, actuator, forces = self.parts(pose)
+        return torch.cat((pose.qpos_QN[2:], pose.qvel_VN, inertia[10:], speed[6:], actuator[6:], forces[6:]))
+
+    def outcome(self, before: Pose, after: Pose, action_AN: Tensor, seconds: float) -> tuple[Tensor, Tensor]:
+        """Pays velocity, health, control and contacts."""
+        centre, *_, forces = self.parts(after)
+        moved = centre[0] - (before.more_MN[0] - before.qpos_QN[0])
+        healthy = within(after.qpos_QN[2], (1.0, 2.0))
+        costs = 0.1 * action_AN.square().sum(0) + (5e-7 * forces.square().sum(0)).clamp(max=10.0)
+        return 1.25 * moved / seconds + 5.0 * healthy - costs, ~healthy
+
+    def parts(self, pose: Pose) -> tuple[Tensor, ...]:
+        """Returns `more` in its parts."""
+        bodies = (len(pose.more_MN) - 1 - len(pose.qvel_VN)) // 22
+        return pose.more_MN.split([1, 10 * bodies, 6 * bodies, len(pose.qvel_VN), 6 * bodies])
+
+
 RULES: dict[str, Rules] = {
     "HalfCheetah": Runner("half_cheetah.xml", 5, noise=0.1, control=0.1, is_normal=True),
     "Ant": Ant(),
@@ -185,5 +263,7 @@ RULES: dict[str, Rules] = {
         "walker2d_v5.xml", 4, noise=5e-3, control=1e-3, alive=1.0, height=(0.8, 2.0), angle=(-1.0, 1.0), bound=10.0
     ),
     "InvertedPendulum": InvertedPendulum(),
+    "Reacher": Reacher(),
+    "Humanoid": Humanoid(),
 }  # fmt: skip
 """The environments, by the names that they have in Gymnasium."""

@@ -5,7 +5,7 @@ Axes: D numbers of a state, N instances, K = `AHEAD` episodes.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -47,6 +47,14 @@ class TensorDynamics(Protocol):
         """Returns the observations of the states, in memory of their own."""
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """Dynamics whose states hold numbers that follow from the others, which a start has yet to get."""
+
+    def settle(self, state: Tensor, starting: Tensor) -> Tensor:
+        """Returns the states [D, N] with those numbers in the instances that start now."""
+
+
 class TensorSimulation:
     """N instances of the same dynamics on a device. Starts are prepared `AHEAD` episodes at a time, every `SPARE`
     steps, whoever needs one: the host never asks which episodes have ended.
@@ -54,6 +62,7 @@ class TensorSimulation:
 
     def __init__(self, dynamics: TensorDynamics, num: int, device: str | torch.device) -> None:
         self.dynamics, self.num = dynamics, num
+        self._settling = dynamics if isinstance(dynamics, Settling) else None
         self.device = torch.zeros((), device=device).device  # with the index, as tensors have it
         self._start_marks = marks(dynamics.num_start_draws, self.device)[:, None, None]
         self._places = torch.arange(num, device=self.device)
@@ -67,7 +76,7 @@ class TensorSimulation:
         self._episode, self._elapsed = torch.zeros_like(self._seeds), torch.zeros_like(self._seeds)
         self._ended = torch.zeros(self.num, dtype=torch.bool, device=self.device)
         self._prepare()
-        self._state = self._starts[:, 0].clone()
+        self._state = self._settled(self._starts[:, 0].clone(), torch.ones_like(self._ended))
         return self.dynamics.observe(self._state)
 
     @torch.no_grad()
@@ -84,7 +93,7 @@ class TensorSimulation:
         self._episode = self._episode + starting
         self._elapsed = torch.where(starting, 0, self._elapsed + 1)
         start = self._starts[:, self._episode - self._first, self._places]
-        self._state = torch.where(starting, start, state)
+        self._state = self._settled(torch.where(starting, start, state), starting)
         terminal = terminal & ~starting
         truncated = (self._elapsed >= self.dynamics.limit) & ~starting
         self._ended = terminal | truncated
@@ -111,6 +120,9 @@ class TensorSimulation:
         for name, tensor in self._tensors().items():
             setattr(self, f"_{name}", state[name].to(tensor.device, tensor.dtype, copy=True))
         self._prepare()
+
+    def _settled(self, state: Tensor, starting: Tensor) -> Tensor:
+        return state if self._settling is None else self._settling.settle(state, starting)
 
     def _tensors(self) -> dict[str, Tensor]:
         counters = {"seeds": self._seeds, "episode": self._episode, "elapsed": self._elapsed, "ended": self._ended}
