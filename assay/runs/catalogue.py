@@ -46,7 +46,14 @@ def shell_files(path: str) -> Task:
     return shell_task(path)
 
 
-OVER_FILES: Mapping[str, Callable[[str], Task]] = {**OF_FILES, "shell": shell_files}
+def code_files(path: str) -> Task:
+    """Returns the task of a file of problems that are solved by executing code. Its module imports the sandbox."""
+    from assay.tasks.language.code_sessions import code_task
+
+    return code_task(path)
+
+
+OVER_FILES: Mapping[str, Callable[[str], Task]] = {**OF_FILES, "shell": shell_files, "code": code_files}
 """Tasks over the rows of files, by the name before the colon."""
 GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
 """Ids that Gymnasium knows; its form module:ID, which imports the module, is own code."""
@@ -133,11 +140,11 @@ def built_in_task(name: str) -> Callable[..., Task] | None:
     """Returns what makes a built-in task; None if there is no such task.
 
     `LEVELS` decides. Only modules whose text can make the name are imported: those with the name itself, then those
-    that number it (f"sorting-{level}"), then those that compose names (f"{game}{form}").
+    that number it (f"sorting-{level}", f"queries-{turns}-blind"), then those that compose names (f"{game}{form}").
     """
-    stem = name.rpartition("-")[0]
+    stem, first = name.rpartition("-")[0], name.partition("-")[0]
     texts = {module: text[text.index("\nLEVELS") :] for module, text in task_files().items()}
-    for sign in (f'"{name}"', f'f"{stem}-{{', 'f"{'):
+    for sign in (f'"{name}"', f'f"{stem}-{{', f'f"{first}-{{', 'f"{'):
         for module in (module for module, text in texts.items() if sign in text):
             make: Callable[..., Task] | None = importlib.import_module(module).LEVELS.get(name)
             if make is not None:
@@ -163,7 +170,8 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, or files of prompts or pairs
     (.jsonl, see `tasks.language.files`).
 
-    red-teaming:SEEDS.jsonl is the game over the seeds of a file, shell:FILE.jsonl a shell in a sandbox.
+    red-teaming:SEEDS.jsonl is the game over the seeds of a file, shell:FILE.jsonl a shell in a sandbox,
+    code:FILE.jsonl an interpreter of SQL, bash or Python.
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
     package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
     the task `needs_answers`.

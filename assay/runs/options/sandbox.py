@@ -45,9 +45,9 @@ class SandboxOptions(Group):
             return task
         from assay.tasks.language.dialogue import DialogueTask
         from assay.tasks.language.programs import runs_programs, with_grader
-        from assay.tasks.language.shell import ShellSessions, in_sandbox
+        from assay.tasks.language.shell import Boxed, in_sandbox
 
-        if isinstance(task, DialogueTask) and isinstance(task.partner, ShellSessions) and self.verifier is None:
+        if isinstance(task, DialogueTask) and isinstance(task.partner, Boxed) and self.verifier is None:
             return in_sandbox(task, self.sandbox, self.sandbox_seconds)
         changed: Task = with_grader(task, self.verifier, self.sandbox, self.sandbox_seconds)
         if self.sandbox != DEFAULT and not runs_programs(changed):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault, Score
@@ -97,11 +97,14 @@ class ShellSessions:
         """A box has a clock: what a command writes may differ."""
         return False
 
+    @property
+    def is_open_between(self) -> bool:
+        """A folder stays."""
+        return True
+
     def item(self, ordinal: int, split: int) -> Item:
         """Returns row `ordinal` of the split, modulo the number of rows."""
-        check_split(split)
-        rows = [item for item in self.rows if is_held_out(item.prompt, HELD_OUT) == bool(split)] or list(self.rows)
-        return rows[ordinal % len(rows)]
+        return row_of(self.rows, ordinal, split)
 
     def open(self, item: Item, seed: int) -> ShellSession:
         """Opens a box with the files of a row."""
@@ -111,12 +114,22 @@ class ShellSessions:
         return ShellSession(item, Shell(sandbox, files), self.seconds, self.reward)
 
 
+@runtime_checkable
+class Boxed(Protocol):
+    """A partner whose sessions execute code in a `sandbox`, each piece of it for at most `seconds`."""
+
+    @property
+    def is_open_between(self) -> bool:
+        """Returns whether boxes stay open between utterances, which those of other machines do not."""
+
+
 def in_sandbox(task: DialogueTask, name: str, seconds: float) -> DialogueTask:
     """Returns a task of shells in the sandbox of a name, with a limit for a command; AssayError for one elsewhere."""
-    if name.startswith(("http://", "https://")):
+    assert isinstance(task.partner, Boxed), "as the caller has seen"
+    partner: Any = task.partner
+    if partner.is_open_between and name.startswith(("http://", "https://")):
         raise AssayError(f"--sandbox {name}: a shell needs boxes of this machine. Use bubblewrap")
-    assert isinstance(task.partner, ShellSessions)
-    return replace(task, partner=replace(task.partner, sandbox=name, seconds=seconds))
+    return replace(task, partner=replace(partner, sandbox=name, seconds=seconds))
 
 
 def shell_task(path: str, max_turns: int = 6, max_tokens: int = 128) -> DialogueTask:
@@ -132,20 +145,38 @@ def shell_task(path: str, max_turns: int = 6, max_tokens: int = 128) -> Dialogue
 
 def read(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
     """Reads (prompt, solution, facts as JSON); AssayError names a field that does not fit."""
-    facts = {name: row.get(name, {}) for name in ("files", "expected_files")}
-    for name, value in facts.items():
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise AssayError(f"{where}: '{name}' is {json.dumps(value)[:60]}. It must be an object of paths and texts")
-        if outside := [path for path in value if is_outside(path)]:
-            raise AssayError(f"{where}: '{name}' has the path {outside[0]!r:.80}. Name a file in the folder")
-    if not facts["expected_files"]:
+    files, commands = start_of(row, where)
+    expected = files_of(row, "expected_files", where)
+    if not expected:
         raise AssayError(f"{where}: 'expected_files' is missing. Give the files as they must be at the end")
+    facts = {"files": files, "expected_files": expected}
+    return field_of(row, "prompt", where), "\n".join(commands), json.dumps(facts)
+
+
+def start_of(row: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[str]]:
+    """Reads the files at the beginning and the commands of the solution."""
     solution = row.get("solution", "")
     lines = [solution] if isinstance(solution, str) else solution
     if not isinstance(lines, list) or not all(isinstance(one, str) for one in lines):
         raise AssayError(f"{where}: 'solution' is {json.dumps(solution)[:60]}. It must be commands: a text, or a list")
-    commands = "\n".join(lines)
-    return field_of(row, "prompt", where), commands, json.dumps(facts)
+    return files_of(row, "files", where), lines
+
+
+def files_of(row: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+    """Reads a field of files: path -> text."""
+    value = row.get(name, {})
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise AssayError(f"{where}: '{name}' is {json.dumps(value)[:60]}. It must be an object of paths and texts")
+    if outside := [path for path in value if is_outside(path)]:
+        raise AssayError(f"{where}: '{name}' has the path {outside[0]!r:.80}. Name a file in the folder")
+    return value
+
+
+def row_of(rows: tuple[Item, ...], ordinal: int, split: int) -> Item:
+    """Returns row `ordinal` of a split, modulo their number; of all rows if the split has none."""
+    check_split(split)
+    own = [item for item in rows if is_held_out(item.prompt, HELD_OUT) == bool(split)] or list(rows)
+    return own[ordinal % len(own)]
 
 
 def is_outside(path: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from assay.core.errors import AssayError
 from assay.core.record import Score
+from assay.runs import catalogue
 from assay.tasks.language.queries import LEVELS, WORDS, Queries, queries
 from assay.tasks.language.sql import Dialect, Duckdb, Sqlite, SqlLimits, SqlResult, gold_rows, rows_score, sql_reward
 
@@ -125,3 +126,8 @@ def test_every_demonstration_of_queries_scores_one_in_known_words() -> None:
 def test_the_number_of_turns_is_checked() -> None:
     with pytest.raises(AssayError, match="turns must be 1 to 10"):
         queries(0)
+
+
+def test_every_task_is_found_by_its_name() -> None:
+    assert catalogue.find_task("queries-5-blind").name == "queries-5-blind"
+    assert [name for name in catalogue.tasks() if catalogue.built_in_task(name) is None] == []
