@@ -36,7 +36,7 @@ def need(name: str) -> tuple[Any, Any, Any]:
     """Returns mujoco, mujoco_warp and warp; AssayError if one is missing."""
     purpose = f"task '{name}'"
     warp = require("warp", "warp", purpose)
-    warp.config.quiet = True
+    warp.config.log_level = warp.LOG_ERROR
     warp.init()
     return require("mujoco", "warp", purpose), require("mujoco_warp", "warp", purpose), warp
 
