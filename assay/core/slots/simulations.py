@@ -44,6 +44,10 @@ class DeviceSimulation(Simulation, Protocol):
     def device(self) -> torch.device:
         """Where its tensors are."""
 
+    @property
+    def lost(self) -> Tensor | None:
+        """How many episodes were ended so far because their numbers were not finite; None if none can be."""
+
 
 Answers = tuple[np.ndarray, Context, Tensor, Tensor, Tensor, Tensor | None]
 """The instances that have answered [n], ascending, and what a step returns, of these alone."""

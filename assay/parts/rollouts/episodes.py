@@ -14,8 +14,20 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.core.metrics import Metric
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Explore, Framing, ReadySimulation, Rollout, Scene, SteppingTask, Wrapper, frame_of
+from assay.core.slots import (
+    DeviceSimulation,
+    Explore,
+    Framing,
+    ReadySimulation,
+    Rollout,
+    Scene,
+    Simulation,
+    SteppingTask,
+    Wrapper,
+    frame_of,
+)
 from assay.ops import random
 from assay.rollouts.async_stepping import stepped_apart
 from assay.rollouts.episodes import Recorder, Uniforms, deciding, device_of, masked
@@ -69,6 +81,14 @@ class Around(Framing, Protocol):
         return frame_of(self.gather)
 
 
+LOST_WORLDS = Metric(
+    "lost_worlds", most=1e-3, guard="finite worlds",
+    text="{value:.2%} of the decisions at step {step} ended an episode: numbers of the simulator were not finite. "
+    "Lower the learning rate, or use a smaller time step in the model",
+)  # fmt: skip
+"""The share of decisions that ended an episode because a simulator's numbers were not finite."""
+
+
 @dataclass(frozen=True)
 class Fragments(Rollout):
     """Takes `steps` steps in each of `num_envs` simulations, which persist between calls; episodes may span
@@ -81,6 +101,7 @@ class Fragments(Rollout):
     num_envs: int = 64
     steps: int = 64
     explore: Explore | None = None
+    watches: ClassVar[tuple[Metric, ...]] = (LOST_WORLDS,)
 
     def init(self, scene: Scene) -> State:
         """Returns the simulations, not yet started."""
@@ -99,6 +120,11 @@ class Fragments(Rollout):
     def num_starts(self) -> int:
         return 0
 
+    def num_lost(self, simulation: Simulation) -> int:
+        """Returns how many episodes a simulation has ended because its numbers were not finite."""
+        lost = simulation.lost if isinstance(simulation, DeviceSimulation) else None
+        return 0 if lost is None else int(lost)
+
     @torch.no_grad()
     def __call__(self, scene: Scene, state: State) -> Experience:
         actor, draw = scene.actor, scene.draw
@@ -115,6 +141,7 @@ class Fragments(Rollout):
         uniforms = Uniforms(run.at(2), (instances,), who.num_draws, device)
         recorder, decide, context, over = Recorder(), deciding(who), state["context"], state["over"]
         times = range(state["time"], state["time"] + self.steps)
+        lost = self.num_lost(simulation)
         if isinstance(simulation, ReadySimulation):
             recorder, context, over = stepped_apart(decide, simulation, context, over, uniforms, times)
             times = range(0)
@@ -124,6 +151,8 @@ class Fragments(Rollout):
             recorder.add(context, (action, ~over, logp, reward, terminal, truncated, *path), cost)
             context, over = after, terminal | truncated
         state["context"], state["over"], state["time"] = dict(context), over, state["time"] + self.steps
+        if found := self.num_lost(simulation) - lost:
+            scene.log("lost_worlds", found, self.num_envs * self.steps)
         record = masked(recorder.finish(context))
         return record.add(finished_episodes(record, state["running"]))
 

@@ -55,6 +55,15 @@ class Settling(Protocol):
         """Returns the states [D, N] with those numbers in the instances that start now."""
 
 
+@runtime_checkable
+class Losing(Protocol):
+    """Dynamics that end an episode whose numbers are not finite."""
+
+    @property
+    def lost(self) -> Tensor:
+        """How many were ended so far."""
+
+
 class TensorSimulation:
     """N instances of the same dynamics on a device. Starts are prepared `AHEAD` episodes at a time, every `SPARE`
     steps, whoever needs one: the host never asks which episodes have ended.
@@ -98,6 +107,11 @@ class TensorSimulation:
         truncated = (self._elapsed >= self.dynamics.limit) & ~starting
         self._ended = terminal | truncated
         return self.dynamics.observe(self._state), torch.where(starting, 0.0, reward), terminal, truncated, None
+
+    @property
+    def lost(self) -> Tensor | None:
+        """How many episodes were ended so far because their numbers were not finite; None if none can be."""
+        return self.dynamics.lost if isinstance(self.dynamics, Losing) else None
 
     def place(self, rows: Tensor, states: Tensor) -> Context:
         """Puts states [D, n] into the instances at `rows`, at the beginning of their episodes; returns all contexts."""

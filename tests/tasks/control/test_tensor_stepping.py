@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.slots import DeviceSimulation, DeviceTask
+from assay.core.slots import DeviceSimulation, DeviceTask, Scene
 from assay.core.spaces import Context
-from assay.parts.rollouts.episodes import totals_at_ends, totals_at_ends_on_device
+from assay.parts.rollouts.episodes import Fragments, totals_at_ends, totals_at_ends_on_device
 from assay.tasks.control.arrays import Array, as_rows, namespace
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.frames import with_frames
 from assay.tasks.control.pendulum import pendulum
-from assay.tasks.control.stepping import AHEAD, ArraySimulation, SteppedTask
+from assay.tasks.control.stepping import AHEAD, ArraySimulation, Scripted, SteppedTask
 from assay.tasks.control.tensor_stepping import TensorSimulation
 
 SEEDS = np.arange(40) * 7 + 3
@@ -133,3 +133,30 @@ def test_totals_where_episodes_end_are_the_same_with_and_without_indices() -> No
     assert torch.equal(torch.from_numpy(found), totals_at_ends_on_device(counted, over, other))
     assert torch.equal(one, other)
     assert found.any()
+
+
+@dataclass(frozen=True)
+class Leaking(Coin):
+    """A coin that has lost two episodes in every step."""
+
+    count: list[int] = field(default_factory=lambda: [0])
+
+    def step(self, state: Array, action: Array, uniform: Array) -> tuple[Array, Array, Array]:
+        self.count[0] += 2
+        return super().step(state, action, uniform)
+
+    @property
+    def lost(self) -> torch.Tensor:
+        return torch.tensor(self.count[0])
+
+
+def test_episodes_that_a_simulator_lost_are_a_metric_with_an_alarm() -> None:
+    task = replace(pendulum(), make=lambda num: TensorSimulation(Leaking(), num, "cpu"))
+    gather, metrics = Fragments(num_envs=10, steps=4), {}
+    scene = Scene(task, actor=Scripted(lambda context: context["observation"][:, :1]), metrics=metrics)
+    gather(scene, gather.init(scene))
+    assert metrics["lost_worlds"] == [(8.0, 40.0)]
+    (watched,) = gather.watches
+    assert watched.most < 0.2
+    assert "not finite" in watched.text.format(value=0.2, step=3)
+    assert TensorSimulation(Coin(), 2, "cpu").lost is None
