@@ -40,6 +40,7 @@ NEEDS = {
     "lhrm-hgpo": "a task that says with what its answers begin in two modes; its variant `tags` asks a model for them",
     "ota": "a task with goals",
     "router-r1": "experts, which are tools (`--tool FILE.py:CLASS`), and the field `prices` of each row",
+    "swe-rl": "the texts of files before and after the true patch in the fields `files` and `fixed` of each row",
     "self-redteam": "a game of several roles",
     "spct-grm": "prompts with `responses` to judge, and the `best` of them",
     "zero-shot-rl": "a task with goals",

@@ -15,6 +15,7 @@ from assay.claims.testbeds.language.lab import lab
 from assay.claims.testbeds.language.ladder import dirty, free, ladder
 from assay.claims.testbeds.language.places import calls, key_decisions, lock, reading
 from assay.claims.testbeds.language.redo import redo
+from assay.claims.testbeds.language.repair import repair
 from assay.claims.testbeds.language.repeatable import repeatable
 from assay.claims.testbeds.language.sparse import levels, many_ways, stale
 from assay.claims.testbeds.language.stretched import stretched
@@ -33,6 +34,7 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "hackable": hackable,
     "register-walk": register_walk,
     "redo": redo,
+    "repair": repair,
     "repeatable": repeatable,
     "attempts": attempts,
     "formats": formats,

@@ -43,6 +43,14 @@ class ExactItems(Items, Protocol):
         """Returns the exact quantities of a policy by name."""
 
 
+@runtime_checkable
+class WrittenItems(Items, Protocol):
+    """Items whose answers stand for longer texts, which rewards read."""
+
+    def written(self, item: Item, said: str) -> str:
+        """Returns the text that an answer stands for."""
+
+
 class Enumerable:
     """Items with a list of right answers for each prompt. Subclasses are frozen dataclasses.
 
@@ -136,6 +144,15 @@ class EnumerableTask(PromptTask):
         record = text.written(prompts, shown, start_B, self.tokenizer.vocabulary.pad)
         outcomes = [self.items.verify(item, item.demonstration) for item in items]
         return text.with_outcomes(record, outcomes).add({"split": torch.full_like(start_B, split)})
+
+    def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
+        rows, items = super().texts(experience, split), self.items
+        if not isinstance(items, WrittenItems):
+            return rows
+        own = self.items_of(experience.column("start"), split)
+        return [
+            {**row, "completion": items.written(item, row["completion"])} for row, item in zip(rows, own, strict=True)
+        ]
 
     def ended(self, answer: str) -> list[int]:
         """Returns the tokens of an answer, with eos if neither the limit nor a stop string ends it."""

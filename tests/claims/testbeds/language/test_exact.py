@@ -69,6 +69,8 @@ def all_chances(actor: Any, task: Any, prompt: int, length: int) -> dict[str, fl
         ("lock:digits=3", 1e-3),
         ("lock:digits=5", 1e-5),
         ("calls:fields=3", 1e-3),
+        ("repair", 1e-3),
+        ("repair:lines=16", 1e-4),
         ("key-decisions:keys=3", 0.2**3),
         ("key-decisions:length=4,keys=1,accepted=5", 0.5),
         ("levels:easy=1,solved=94", 0.94),
@@ -87,7 +89,7 @@ def test_the_start_succeeds_exactly_as_often_as_the_dial_says(address: str, star
 
 
 @pytest.mark.parametrize(
-    "address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2", "redo:prompts=2", "formats:prompts=2"]
+    "address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2", "redo:prompts=2", "formats:prompts=2", "repair:prompts=2"]
 )
 def test_exact_quantities_equal_an_enumeration_of_all_answers(address: str) -> None:
     task: Any = catalogue.find_task(address)
