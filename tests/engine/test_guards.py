@@ -393,7 +393,7 @@ def test_credit_that_mixes_groups_or_has_a_gradient_is_found(changes: dict[str, 
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len(set(STANDARD)) == 17
+    assert len(set(STANDARD)) == 18
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:

@@ -25,6 +25,7 @@ from assay.engine.guards.alarms import lasts
 from assay.engine.guards.learning import (
     EFFECTIVE_SAMPLES,
     FEW_CUT,
+    FINITE_WORLDS,
     LIVE_GROUPS,
     CriticExplains,
     FewSkipped,
@@ -193,7 +194,7 @@ def by_length(rows: Experience) -> list[float]:
     values = torch.stack([reward, rows.mask.sum(1).double(), score * bool((score != reward).any())])
     by_group = groups.row_groups(rows)
     if by_group.num == len(rows):
-        by_group = groups.groups_of(torch.zeros(len(rows)), len(rows), rows.mask.device)
+        by_group = groups.groups_of(torch.zeros_like(reward), len(rows), reward.device)
     apart = values - torch.stack([groups.mean(one, by_group) for one in values])
     products = (apart @ apart.T / len(rows)) * (len(reward.unique()) > 2)
     return [*values[:2].mean(1).tolist(), *products.flatten().tolist()]
@@ -299,4 +300,5 @@ STANDARD: tuple[Watch, ...] = (
     RewardHolds(),
     HeldOutFollows(),
     MoreThanLength(),
+    FINITE_WORLDS,
 )

@@ -69,6 +69,14 @@ FEW_CUT = Limit(
     "the limit (--max-tokens), or train a warm-up that ends its answers",
 )
 
+FINITE_WORLDS = Limit(
+    name="finite worlds",
+    metric="lost_worlds",
+    is_bad=lambda share: not share <= 1e-3,
+    text="{value:.2%} of the decisions at step {step} ended an episode: numbers of the simulator were not finite. "
+    "Lower the learning rate, or use a smaller time step in the model",
+)
+
 
 @dataclass(frozen=True)
 class InsideLimits(Watch):

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.metrics import Metric
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import (
     DeviceSimulation,
@@ -81,14 +80,6 @@ class Around(Framing, Protocol):
         return frame_of(self.gather)
 
 
-LOST_WORLDS = Metric(
-    "lost_worlds", most=1e-3, guard="finite worlds",
-    text="{value:.2%} of the decisions at step {step} ended an episode: numbers of the simulator were not finite. "
-    "Lower the learning rate, or use a smaller time step in the model",
-)  # fmt: skip
-"""The share of decisions that ended an episode because a simulator's numbers were not finite."""
-
-
 @dataclass(frozen=True)
 class Fragments(Rollout):
     """Takes `steps` steps in each of `num_envs` simulations, which persist between calls; episodes may span
@@ -101,7 +92,6 @@ class Fragments(Rollout):
     num_envs: int = 64
     steps: int = 64
     explore: Explore | None = None
-    watches: ClassVar[tuple[Metric, ...]] = (LOST_WORLDS,)
 
     def init(self, scene: Scene) -> State:
         """Returns the simulations, not yet started."""

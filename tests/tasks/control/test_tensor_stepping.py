@@ -10,8 +10,12 @@ import pytest
 import torch
 
 from assay.core.errors import AssayError
+from assay.core.record import Progress
 from assay.core.slots import DeviceSimulation, DeviceTask, Scene
 from assay.core.spaces import Context
+from assay.engine.guards.alarms import Moment
+from assay.engine.guards.correctness import STANDARD
+from assay.engine.guards.learning import FINITE_WORLDS
 from assay.parts.rollouts.episodes import Fragments, totals_at_ends, totals_at_ends_on_device
 from assay.tasks.control.arrays import Array, as_rows, namespace
 from assay.tasks.control.cartpole import cartpole
@@ -156,7 +160,8 @@ def test_episodes_that_a_simulator_lost_are_a_metric_with_an_alarm() -> None:
     scene = Scene(task, actor=Scripted(lambda context: context["observation"][:, :1]), metrics=metrics)
     gather(scene, gather.init(scene))
     assert metrics["lost_worlds"] == [(8.0, 40.0)]
-    (watched,) = gather.watches
-    assert watched.most < 0.2
-    assert "not finite" in watched.text.format(value=0.2, step=3)
+    seen = [Moment(None, Progress(), None, None, {"lost_worlds": share}) for share in (0.2, 1e-4)]
+    assert ["not finite" in alarm.message for alarm in FINITE_WORLDS.updated(seen[0], {})] == [True]
+    assert FINITE_WORLDS.updated(seen[1], {}) == []
+    assert FINITE_WORLDS in STANDARD
     assert TensorSimulation(Coin(), 2, "cpu").lost is None
