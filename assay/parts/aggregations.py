@@ -123,12 +123,11 @@ class SequenceSum(OverEpisodes, Aggregation):
 
 @dataclass(frozen=True)
 class Among(Aggregation):
-    """Averages by `inner` over the decisions of which the column is `holds`: one of decisions [B, T], or of rows [B].
+    """Averages by `inner` over decisions whose column, [B, T] or of rows [B], is `holds`: w_bt = [column_bt = holds]
+    inner w_bt.
 
-        weight_bt = [column_bt = holds] inner weight_bt
-
-    Degenerate: without the column, or where no decision has it, `holds` true has weights 0 and count 0, and `holds`
-    false is `inner`. Source: by definition. Assumes that other decisions are no evidence.
+    Degenerate: without the column, or where it is false, `holds` true has weights and count 0, false is `inner`.
+    Source: by definition. Assumes that other decisions are no evidence.
     """
 
     inner: Aggregation = TokenMean()
@@ -140,10 +139,9 @@ class Among(Aggregation):
         return self.inner.together
 
     def chosen(self, batch: Experience) -> Experience:
-        """Returns the batch with these decisions alone."""
-        found = batch.extra.get(self.column)
-        marked = torch.zeros_like(batch.mask) if found is None else found.bool()
-        marked = marked if marked.dim() > 1 else marked.unsqueeze(1)
+        """Returns these decisions alone."""
+        found = batch.extra.get(self.column, torch.zeros_like(batch.mask)).bool()
+        marked = found if found.dim() > 1 else found.unsqueeze(1)
         return batch.with_columns(mask=batch.mask & (marked == self.holds))
 
     def weigh(self, batch: Experience) -> Tensor:

@@ -42,6 +42,7 @@ def worked(tmp_path: Path) -> str:
         ("int", TRIED),
         ("srpo", {"before.in-context.steps": 2}),
         ("svs", {"before.posing.steps": 2}),
+        ("mel", {}),
     ],
 )
 def test_it_trains_on_a_file_of_worked_solutions(
