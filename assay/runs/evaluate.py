@@ -19,6 +19,7 @@ from assay.runs import catalogue, zero_shot
 from assay.runs.checks import check_placement, checked_path
 from assay.runs.given import given_task
 from assay.runs.given_model import given_model
+from assay.runs.hardware import device_here
 from assay.runs.language import in_tokens_of, temperature_of
 from assay.runs.notebook import html_table
 from assay.runs.options.group import parsed_group
@@ -209,7 +210,8 @@ def evaluated(
     is_here = isinstance(run, Run) and asked.checkpoint is None and rebuilt == RebuiltOptions() and not settings
     plan = run.plan if isinstance(run, Run) and run.plan is not None and is_here else None
     if plan is None:
-        found_plan = plan_of(folder, accept_changed_code=accept_changed_code, model=rebuilt.model)
+        where = {"model": rebuilt.model, "device": device_here(folder, rebuilt.device)}
+        found_plan = plan_of(folder, accept_changed_code=accept_changed_code, **where)
         plan = rebuilt_plan(found_plan, rebuilt, settings)
     place = plan.task if task is None else other_task(plan, task)
     check_asked(asked, place)

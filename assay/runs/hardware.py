@@ -5,6 +5,7 @@ What is chosen is written into config.json as if the user had said it, so that a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from assay.engine.caches import compiled_before
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
 from assay.models.pretrained.adapters import adapter_settings
+from assay.runs.config import read_config
 from assay.runs.options import RunOptions
 
 GPU, HALF, FULL = "cuda", "bfloat16", "float32"
@@ -55,6 +57,28 @@ def chosen(
 def has_defaults(model: str | None, placement: Placement) -> bool:
     """Returns whether defaults of this module hold: a pretrained model in one process on a GPU."""
     return model is not None and placement.ranks == 1 and placement.device.partition(":")[0] == GPU
+
+
+def moved(config: Mapping[str, Any], device: str | None) -> Mapping[str, Any]:
+    """Returns the config of a run on another device; layers are compiled on its own kind of device alone."""
+    if device is None:
+        return config
+    same = device.partition(":")[0] == str(config["device"]).partition(":")[0]
+    return {**config, "device": device, "compiled": config["compiled"] and same}
+
+
+def device_here(folder: str | Path, named: str | None) -> str | None:
+    """Returns the device that a run's policy is loaded on: the named one, the CPU, with a warning, where the run had a
+    GPU and this machine has none, or None for the run's own.
+    """
+    path = Path(folder) / "config.json"
+    if named is not None or not path.is_file() or torch.cuda.is_available():
+        return named
+    own = str(read_config(path).get("device", "cpu"))
+    if own.partition(":")[0] != GPU:
+        return None
+    warnings.warn(f"{folder} was trained on '{own}', and there is none here: the CPU is used", stacklevel=2)
+    return "cpu"
 
 
 def has_half(device: str) -> bool:

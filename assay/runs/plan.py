@@ -269,8 +269,11 @@ def repeat_command(plan: Plan) -> str:
     return "" if any(PYTHON in word for word in words) else shlex.join(words)
 
 
-def plan_of(folder: str | Path, *, accept_changed_code: bool = False, model: str | None = None) -> Plan:
-    """Returns the plan that a run folder was started with, from its config.json; its pretrained model is at `model`.
+def plan_of(
+    folder: str | Path, *, accept_changed_code: bool = False, model: str | None = None, device: str | None = None
+) -> Plan:
+    """Returns the plan that a run folder was started with, from its config.json, with its pretrained model at `model`
+    and on `device`.
 
     Own code is loaded only if it is what the folder records; `accept_changed_code` also allows files that have changed
     since.
@@ -287,7 +290,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False, model: str
         raise AssayError(
             f"{folder} was started from Python with its own recipe. Resume it there with the same assay.train call."
         )
-    begun, where = config.get("start"), parsed_group(PlacementOptions, config)
+    begun, where = config.get("start"), parsed_group(PlacementOptions, hardware.moved(config, device))
     plan = make_plan(
         config["method"],
         config["task"],

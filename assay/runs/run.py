@@ -314,7 +314,7 @@ def load(
     """
     if trust_code:
         trust(checked_path(folder, "folder"))
-    plan = plan_of(folder, accept_changed_code=accept_changed_code)
+    plan = plan_of(folder, accept_changed_code=accept_changed_code, device=hardware.device_here(folder, None))
     found = loaded(plan, Path(folder), checkpoint)
     return Kept(with_predict(found.policy, plan.task), plan, found.step)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import assay
 from assay.cli.main import parser
 from assay.cli.options import plan_arguments
 from assay.cli.train_command import parallel_seeds
@@ -213,3 +214,20 @@ class Switch:
 
     def __call__(self, mode: bool) -> None:
         self.seen.append(mode)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_run_of_a_gpu_is_loaded_and_scored_on_a_machine_without_one(tmp_path: Path) -> None:
+    run = execute(make_plan("grpo", "addition-1", steps=1, warmup=0), tmp_path / "run", mode=Mode.SILENT)
+    config = json.loads((run.folder / "config.json").read_text())
+    (run.folder / "config.json").write_text(json.dumps(config | {"device": "cuda", "compiled": True}))
+    with pytest.warns(UserWarning, match=r"was trained on 'cuda', and there is none here: the CPU is used"):
+        kept = assay.load(run.folder)
+    assert (kept.plan.placement.device, kept.plan.placement.compiled) == ("cpu", False)
+    with pytest.warns(UserWarning, match="the CPU is used"):
+        here = assay.evaluate(run.folder, starts=8)
+    assert here.mean == assay.evaluate(run.folder, starts=8, device="cpu").mean
+    with pytest.raises(AssayError, match="device 'cuda' is not available here"):
+        assay.evaluate(run.folder, starts=8, device="cuda")
+    with pytest.raises(AssayError, match="device 'cuda' is not available here"):
+        assay.resume(run.folder)

@@ -115,7 +115,7 @@ def served_policy(address: str, rebuilt: RebuiltOptions = RebuiltOptions()) -> P
     """
     rebuilt.check()
     if is_run(Path(address)):
-        plan = plan_of(address, model=rebuilt.model)
+        plan = plan_of(address, model=rebuilt.model, device=hardware.device_here(address, rebuilt.device))
         plan = rebuilt_plan(plan, rebuilt, {})
         if not isinstance(plan.task, PromptTask | DialogueTask):
             raise AssayError(
