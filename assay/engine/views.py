@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
@@ -53,10 +54,19 @@ class StageView:
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
         # By the row's index in the whole batch, not in the micro-batch: micro-batches must not change an update.
-        row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
-        rest = np.arange(int(np.prod(shape[1:])))[None]
-        values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
-        return values.to(self.batch.mask.device)
+        rows, count = self.batch.column("row"), int(np.prod(shape[1:]))
+        if not rows.is_cpu:
+            return uniform_on_device(self.draw.at(tag), rows, count).reshape(tuple(shape))
+        numbers = random.uniform(self.draw.at(tag), rows.numpy().reshape(-1, 1), np.arange(count)[None])
+        return random.as_open_float32(numbers).reshape(tuple(shape)).to(self.batch.mask.device)
+
+
+def uniform_on_device(draw: Draw, rows: Tensor, count: int) -> Tensor:
+    """Returns uniform numbers [B, count] of rows on their device, the same as on the CPU."""
+    from assay.ops import random_torch  # here: a run on the CPU does not need it
+
+    word = random_torch.folded(random_torch.words((draw.seed,), draw.path, rows.device), rows.view(-1, 1))
+    return random_torch.as_open_float32(random_torch.folded(word, torch.arange(count, device=rows.device)))
 
 
 def model_named(models: Mapping[str, nn.Module], name: str) -> nn.Module:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement, task_on
+from assay.engine.views import uniform_on_device
+from assay.ops import random
+from assay.parts.sources.replay import integers
 from assay.runs import checks
 from assay.runs.environments import normalised
 from assay.runs.plan import make_plan
@@ -65,6 +70,31 @@ def test_nothing_waits_for_the_device_inside_a_fragment() -> None:
             loop.step()
             waits[steps] = WAITS.total()
     assert waits[40] == waits[80] > 0
+
+
+@needs_far
+@pytest.mark.parametrize("method", ["sac", "td3"])
+def test_updates_from_replay_copy_nothing_to_the_host(method: str) -> None:
+    copies = {}
+    for updates in (2, 6):
+        plan = make_plan(method, "pendulum", settings={"source.updates": updates, "source.warmup": 8})
+        with far_device() as device:
+            loop = Loop(plan.recipe, plan.task, seed=0, num_steps=9, placement=Placement(device=device))
+            loop.step()
+            WAITS.clear()
+            loop.step()
+            copies[updates] = WAITS["to the host"]
+    assert copies[2] == copies[6]
+
+
+@needs_far
+def test_random_numbers_of_updates_are_the_same_on_every_device() -> None:
+    draw, rows = Draw(5, (3, 1)), torch.tensor([4, 0, 9])
+    numbers = random.as_open_float32(random.uniform(draw, rows.numpy()[:, None], np.arange(7)[None]))
+    assert torch.equal(uniform_on_device(draw, rows, 7), numbers)
+    with far_device() as device:
+        far = near(integers(draw, 1000, 64, torch.zeros(1, device=device)))
+    assert torch.equal(far, integers(draw, 1000, 64, rows))
 
 
 @needs_far

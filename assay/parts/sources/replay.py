@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, State
+from assay.core.record import Draw, Experience, State
 from assay.core.slots import Scene, Source
 from assay.ops import random
 
@@ -46,8 +46,7 @@ class Replay(Source):
         if state["size"] < max(self.warmup, 1):
             return
         for update in range(self.updates):
-            index = torch.from_numpy(random.integers(draw.at(4, update), state["size"], self.batch))
-            index = index.to(state["columns"]["mask"].device)
+            index = integers(draw.at(4, update), state["size"], self.batch, state["columns"]["mask"])
             yield from_columns({name: ring.index_select(0, index) for name, ring in state["columns"].items()})
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
@@ -80,6 +79,16 @@ class Replay(Source):
         data.
         """
         return min(self.capacity, max(1024, 1 << (needed - 1).bit_length()))
+
+
+def integers(draw: Draw, bound: int, count: int, like: Tensor) -> Tensor:
+    """Returns random integers in [0, bound) on the device of a tensor, the same on all."""
+    if like.is_cpu:
+        return torch.from_numpy(random.integers(draw, bound, count))
+    from assay.ops import random_torch  # here: a run on the CPU does not need it
+
+    word = random_torch.words((draw.seed,), draw.path, like.device)
+    return random_torch.integers(word, bound, count)[0]
 
 
 def check_warmup(warmup: int, capacity: int) -> None:
