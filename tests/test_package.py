@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {
     "control", "data", "language", "scale", "plots", "tasks", "peers", "docs", "dev", "all", "video", "export", "games",
-    "ray", "verify", "sql", "mcp", "warp",
+    "ray", "verify", "sql", "mcp", "warp", "worlds",
 }  # fmt: skip
 HARD = {"torch", "numpy", "safetensors", "rich"}
 IMPORT_SECONDS = 2.5
@@ -105,7 +105,7 @@ def test_hard_dependencies_and_extras_are_the_promised_ones() -> None:
     assert set(PROJECT["optional-dependencies"]) == EXTRAS
     (everything,) = requirements("all")
     assert everything.name == "assay"
-    assert everything.extras == EXTRAS - {"all", "warp"}  # warp is of no use without a GPU
+    assert everything.extras == EXTRAS - {"all", "warp", "worlds"}  # which need a GPU, and Java
 
 
 def test_metadata_has_ranges_and_constraints_has_exact_versions_inside_them() -> None:

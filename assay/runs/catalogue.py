@@ -35,7 +35,9 @@ from assay.runs.user_code.loading import load
 from assay.tasks.language import files
 from assay.tasks.language.redteam_chat import OF_FILES
 
-ADAPTED = ("reasoning-gym", "pettingzoo", "envpool", "warp")
+WORLDS = ("textworld-express", "scienceworld", "textarena", "minigrid")
+"""Libraries of text games."""
+ADAPTED = ("reasoning-gym", "pettingzoo", "envpool", "warp", *WORLDS)
 """Prefixes of the names of other libraries' tasks."""
 
 
@@ -167,8 +169,9 @@ def task_address(name: str) -> Address | None:
 
 def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
-    id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, or files of prompts or pairs
-    (.jsonl, see `tasks.language.files`).
+    id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, warp:NAME, a text game such as
+    textworld-express:coin (see `tasks.adapters.text_worlds`), or files of prompts or pairs (.jsonl, see
+    `tasks.language.files`).
 
     red-teaming:SEEDS.jsonl is the game over the seeds of a file, shell:FILE.jsonl a shell in a sandbox,
     code:FILE.jsonl an interpreter of SQL, bash or Python.
@@ -203,6 +206,10 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         from assay.tasks.adapters.warp import warp_task
 
         return warp_task(name)
+    if key in WORLDS:
+        from assay.tasks.adapters.text_worlds import text_world_task
+
+        return text_world_task(name)
     if GYMNASIUM_ID.fullmatch(name):
         from assay.tasks.adapters.gymnasium import gymnasium_task
 

@@ -27,7 +27,7 @@ from assay.tasks.adapters.chat_games import ChatGame, chat_game
 from assay.tasks.games.repeated import MatrixTask
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.items import Item
-from assay.tasks.language.partners import Partner
+from assay.tasks.language.partners import Partner, Sized
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask, prompt_ids
 from assay.tasks.language.redteam_chat import OF_FILES, SeedGame
@@ -183,8 +183,9 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         for item in items:
             written_back(tokenizer, item.prompt)
     seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
-    most = seen if task.rows is not None else max(wide * task.max_prompt + frame, seen)
-    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens), wide * task.max_reply + gap)
+    told, heard = partner.sizes if isinstance(partner, Sized) else (wide * task.max_prompt, wide * task.max_reply)
+    most = seen if task.rows is not None else max(told + frame, seen)
+    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens), heard + gap)
     return ModelDialogue(
         task.name, partner, tokenizer, *limits, task.system, task.scorer, waiting=task.waiting, meter=task.meter
     )

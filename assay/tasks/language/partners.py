@@ -59,6 +59,15 @@ class OverItems(Protocol):
         """Returns the items."""
 
 
+@runtime_checkable
+class Sized(Protocol):
+    """A partner that knows how long its texts are: without that, words of a task's own list bound them."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Returns the most bytes of a prompt and of a reply."""
+
+
 def checked_reply(task: str, partner: Partner, item: Item, said: Sequence[str]) -> Reply:
     """Returns the partner's reply; AssayError if it raises, or returns something that is not a reply."""
     where = f"task {task}, after {text.escaped(said[-1], 60)!r}: {type(partner).__name__}.reply"
