@@ -63,8 +63,8 @@ def moved(config: Mapping[str, Any], device: str | None) -> Mapping[str, Any]:
     """Returns the config of a run on another device; layers are compiled on its own kind of device alone."""
     if device is None:
         return config
-    same = device.partition(":")[0] == str(config["device"]).partition(":")[0]
-    return {**config, "device": device, "compiled": config["compiled"] and same}
+    same = device.partition(":")[0] == str(config.get("device", "cpu")).partition(":")[0]
+    return {**config, "device": device, "compiled": same and config.get("compiled", False)}
 
 
 def device_here(folder: str | Path, named: str | None) -> str | None:

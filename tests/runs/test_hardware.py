@@ -220,6 +220,9 @@ class Switch:
 def test_a_run_of_a_gpu_is_loaded_and_scored_on_a_machine_without_one(tmp_path: Path) -> None:
     run = execute(make_plan("grpo", "addition-1", steps=1, warmup=0), tmp_path / "run", mode=Mode.SILENT)
     config = json.loads((run.folder / "config.json").read_text())
+    (run.folder / "config.json").write_text(json.dumps(config | {"device": "cuda"}))
+    with pytest.warns(UserWarning, match="the CPU is used"):
+        assert assay.load(run.folder).plan.placement.device == "cpu"
     (run.folder / "config.json").write_text(json.dumps(config | {"device": "cuda", "compiled": True}))
     with pytest.warns(UserWarning, match=r"was trained on 'cuda', and there is none here: the CPU is used"):
         kept = assay.load(run.folder)
