@@ -210,7 +210,7 @@ CLAIMS = Claims(
               recipe(prob=0.0)), equals=0.0),
         Exact("the guide is what its phase ends with, and the policy is not", lambda: handed_gap(
               recipe().set("actor.width", 16)), equals=0.0, of="phases"),
-        Exact("of two phases both have this guide, and the first learns from what it makes of beginnings", lambda:
+        Exact("both later phases have this guide, and the first learns from what it makes of beginnings", lambda:
               handed_gap(d2lols().set("actor.width", 16)) + gap_after_guide(d2lols().before[1].recipe)
               + wrong_authors(d2lols().before[1].recipe), at_most=1e-9, of="d2lols"),
         Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(

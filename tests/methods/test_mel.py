@@ -14,9 +14,9 @@ import assay
 from assay.claims.refining import Scripted
 from assay.core.errors import AssayError, DataWarning
 from assay.core.record import Experience
-from assay.core.slots import Scene
+from assay.core.slots import Scene, frame_of
 from assay.core.verifier import Verifier
-from assay.methods.mel import Contrasted, lesson_of
+from assay.methods.mel import Contrasted, lesson_of, recipe
 from assay.parts import Episodes
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
@@ -40,6 +40,10 @@ def test_what_has_no_lessons_is_refused() -> None:
         Contrasted(replay="{hint} \N{SNOWMAN}").init(Scene(sorting(4)))
     with pytest.raises(AssayError, match="'prompt' and 'answer'"):
         Contrasted().init(Scene(cartpole()))
+
+
+def test_lessons_do_not_reach_evaluation() -> None:
+    assert frame_of(recipe().rollout) is None, "the evaluated policy reads the task's own prompts"
 
 
 @pytest.fixture

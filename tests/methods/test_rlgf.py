@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 import assay
 from assay.claims.testbeds.language.experts import experts
 from assay.core.errors import AssayError
-from assay.core.slots import Scene
-from assay.methods.rlgf import RolledIn, RolledOut
+from assay.core.recipe import Recipe
+from assay.core.slots import Scene, frame_of
+from assay.methods.rlgf import RolledIn, RolledOut, aggrevated, recipe
 from assay.tasks.language.sorting import sorting
 
 METHODS = ("rlgf", "rlgf:aggrevated", "rlgf:d2lols")
@@ -60,6 +62,13 @@ def test_a_chat_model_without_a_guide_is_refused(chat: str, sums: str, tmp_path:
 def test_a_guide_at_an_address_is_refused(chat: str, sums: str, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match=r"scores answers alone\. Use --teacher FOLDER"):
         assay.train("rlgf", sums, steps=1, model=chat, teacher="http://localhost:1", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("made", [recipe, aggrevated])
+def test_the_guide_does_not_reach_evaluation(made: Callable[[], Recipe]) -> None:
+    policy = object()
+    assert frame_of(made().rollout) is None
+    assert made().policy({"actor": policy, "teacher": object()}) is policy
 
 
 @pytest.mark.parametrize("part", [RolledIn, RolledOut])
