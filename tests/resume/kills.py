@@ -25,11 +25,13 @@ import numpy as np
 import torch
 
 from assay.core import store
+from assay.core.calls import rewards_of
 from assay.engine import evaluation
 from assay.runs import result, run, saving
 from assay.runs.folder import read_metrics, read_samples, without_time
 from assay.runs.plan import Plan
 from assay.runs.progress import Mode
+from assay.runs.user_code.workers.parts import RemoteReward
 from tests.resume.cases import CASES
 from tests.resume.points import Point, killing, recorded
 
@@ -48,6 +50,8 @@ def warm() -> None:
     launch = saving.Saver.launch  # checkpoints are written in the loop's own thread: points have one order
     saving.Saver.launch = lambda saver, write, in_background: launch(saver, write, False)  # type: ignore[method-assign]
     result.draw_curve = lambda finished: None
+    # A worker process for a reward function imports torch; tests/runs/test_workers.py starts and kills them.
+    RemoteReward.rewards = lambda reward, rows, name: rewards_of(reward.function, rows, name)  # type: ignore[method-assign]
 
 
 # ---------------------------------------------------------------------------------------------------- forks

@@ -224,7 +224,7 @@ def test_a_run_of_a_gpu_is_loaded_and_scored_on_a_machine_without_one(tmp_path: 
     with pytest.warns(UserWarning, match="the CPU is used"):
         assert assay.load(run.folder).plan.placement.device == "cpu"
     (run.folder / "config.json").write_text(json.dumps(config | {"device": "cuda", "compiled": True}))
-    with pytest.warns(UserWarning, match=r"was trained on 'cuda', and there is none here: the CPU is used"):
+    with pytest.warns(UserWarning, match=r"was trained on 'cuda', which is not here: the CPU is used"):
         kept = assay.load(run.folder)
     assert (kept.plan.placement.device, kept.plan.placement.compiled) == ("cpu", False)
     with pytest.warns(UserWarning, match="the CPU is used"):
