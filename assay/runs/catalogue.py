@@ -50,7 +50,7 @@ def shell_files(path: str) -> Task:
 
 def code_files(path: str) -> Task:
     """Returns the task of a file of problems that are solved by executing code. Its module imports the sandbox."""
-    from assay.tasks.language.code_sessions import code_task
+    from assay.tasks.language.code_task import code_task
 
     return code_task(path)
 

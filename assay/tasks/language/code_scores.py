@@ -1,7 +1,4 @@
-"""Scores of what commands did to files and wrote, and of the tests that a program passes (InterCode, arXiv:2306.14898).
-
-Axes: none. Files are mappings from path to content.
-"""
+"""Scores of what commands did to files and wrote, and of tests that a program passes (InterCode, arXiv:2306.14898)."""
 
 from __future__ import annotations
 

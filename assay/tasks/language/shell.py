@@ -24,6 +24,7 @@ from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.items import Item, check_split
 from assay.tasks.language.partners import Reply
 from assay.tasks.language.rows import field_of, name_of, rows_of
+from assay.tasks.language.starting_files import files_of, start_of
 
 END = "exit"
 SHOWN = 400
@@ -153,32 +154,8 @@ def read(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
     return field_of(row, "prompt", where), "\n".join(commands), json.dumps(facts)
 
 
-def start_of(row: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[str]]:
-    """Reads the files at the beginning and the commands of the solution."""
-    solution = row.get("solution", "")
-    lines = [solution] if isinstance(solution, str) else solution
-    if not isinstance(lines, list) or not all(isinstance(one, str) for one in lines):
-        raise AssayError(f"{where}: 'solution' is {json.dumps(solution)[:60]}. It must be commands: a text, or a list")
-    return files_of(row, "files", where), lines
-
-
-def files_of(row: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
-    """Reads a field of files: path -> text."""
-    value = row.get(name, {})
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise AssayError(f"{where}: '{name}' is {json.dumps(value)[:60]}. It must be an object of paths and texts")
-    if outside := [path for path in value if is_outside(path)]:
-        raise AssayError(f"{where}: '{name}' has the path {outside[0]!r:.80}. Name a file in the folder")
-    return value
-
-
 def row_of(rows: tuple[Item, ...], ordinal: int, split: int) -> Item:
     """Returns row `ordinal` of a split, modulo their number; of all rows if the split has none."""
     check_split(split)
     own = [item for item in rows if is_held_out(item.prompt, HELD_OUT) == bool(split)] or list(rows)
     return own[ordinal % len(own)]
-
-
-def is_outside(path: str) -> bool:
-    """Returns whether a path names no file of the folder."""
-    return "\0" in path or path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/"))

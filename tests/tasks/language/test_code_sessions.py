@@ -14,8 +14,8 @@ from assay.core.errors import AssayError
 from assay.core.record import PolicyFault, Score
 from assay.runs.catalogue import find_task
 from assay.runs.options.sandbox import SandboxOptions
-from assay.tasks.language import code_sessions
-from assay.tasks.language.code_sessions import CodeSessions
+from assay.tasks.language import code_task
+from assay.tasks.language.code_task import CodeSessions
 from assay.tasks.language.dialogue import DialogueTask
 from tests.sandbox.places import boxes, needs_boxes
 
@@ -60,7 +60,7 @@ def test_rows_of_sql_are_queried_demonstrated_and_repeatable(tmp_path: Path) -> 
 def test_files_stay_between_commands_and_are_compared_with_those_of_the_right_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_sessions, "sandbox_of", lambda *given: boxes())
+    monkeypatch.setattr(code_task, "sandbox_of", lambda *given: boxes())
     task = task_of(tmp_path, FILES)
     assert talked(task, FILES, "```bash\nsort a.txt > b.txt\n```", "cat b.txt; exit 3") == ["\n", "1\n2\n[status 3]\n"]
     assert talked(task, FILES, "sort a.txt > b.txt", "echo it is sorted", "submit") == [
@@ -76,7 +76,7 @@ def test_files_stay_between_commands_and_are_compared_with_those_of_the_right_on
 
 @needs_boxes
 def test_names_stay_between_cells_and_rows_of_mbpp_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_sessions, "sandbox_of", lambda *given: boxes())
+    monkeypatch.setattr(code_task, "sandbox_of", lambda *given: boxes())
     task = SandboxOptions(sandbox_seconds=1.0).task(task_of(tmp_path, TESTED, {**MBPP, "text": "mbpp"}))
     assert isinstance(task, DialogueTask)
     cells = ["x = 2", "while True: pass", "def f(a):\n    return a * x\nf(5)", "1 / 0", "exit()", "submit"]
