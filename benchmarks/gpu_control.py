@@ -81,14 +81,17 @@ def agreement(args: argparse.Namespace) -> Iterator[Row]:
     """
     for name in NATIVE:
         task = find_task(name)
+        assert isinstance(task, SteppedTask)
+        assert task.expert is not None
         here, there = task.simulate(64), on(name, args.device).simulate(64)
         seeds = np.arange(64)
         mine, other = here.reset(seeds), there.reset(seeds)
         gaps, ends = [0.0, 0.0], 0
         for _ in range(20 if args.tiny else 450):
             gaps[0] = max(gaps[0], float((mine["observation"] - other["observation"].cpu()).abs().max()))
-            mine, reward, *flags, _ = here.step(task.expert(mine))
-            other, rewarded, *marks, _ = there.step(task.expert(other))
+            action = task.expert(mine)  # of both: a rounding would turn an expert that is a threshold
+            mine, reward, *flags, _ = here.step(action)
+            other, rewarded, *marks, _ = there.step(action.to(args.device))
             gaps[1] = max(gaps[1], float((reward - rewarded.cpu()).abs().max()))
             ends += sum(int((one != two.cpu()).sum()) for one, two in zip(flags, marks, strict=True))
         plan = make_plan("ppo", name)
