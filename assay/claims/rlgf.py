@@ -203,11 +203,11 @@ CLAIMS = Claims(
         Exact("rolling out with the guide it is the other way round, and nothing of the guide's probabilities is kept",
               lambda: wrong_authors(aggrevated()), equals=0.0, of="aggrevated"),
         Exact("after a right guide's beginnings a uniform policy solves ten halves 57 or 91 times as often",
-              success_gap, at_most=0.015),
+              success_gap, at_most=0.015, illustrates=True),
         Exact("a beginning of the policy is paid what the guide's exact value of its last decision is",
               distance_from_guides_q, at_most=4.0, of="aggrevated"),
         Exact("without beginnings it gathers what ppo gathers, in every bit", lambda: differs_without(
-              recipe(prob=0.0)), equals=0.0),
+              recipe(prob=0.0)), equals=0.0, illustrates=True),
         Exact("the guide is what its phase ends with, and the policy is not", lambda: handed_gap(
               recipe().set("actor.width", 16)), equals=0.0, of="phases"),
         Exact("both later phases have this guide, and the first learns from what it makes of beginnings", lambda:
