@@ -89,7 +89,15 @@ def test_the_start_succeeds_exactly_as_often_as_the_dial_says(address: str, star
 
 
 @pytest.mark.parametrize(
-    "address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2", "redo:prompts=2", "formats:prompts=2", "repair:prompts=2"]
+    "address",
+    [
+        "stale:prompts=2",
+        "levels:prompts=4",
+        "many-ways:prompts=2",
+        "redo:prompts=2",
+        "formats:prompts=2",
+        "repair:prompts=2",
+    ],
 )
 def test_exact_quantities_equal_an_enumeration_of_all_answers(address: str) -> None:
     task: Any = catalogue.find_task(address)
