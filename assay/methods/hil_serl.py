@@ -293,6 +293,11 @@ METHOD = Method(
     base=lambda preset=CONTINUOUS: rlpd(mixed(DEMOS, warmup=100), discount=0.97, averaged=True),
     variants={"alone": partial(recipe, rate=0.0), "classified": partial(recipe, learned=True),
               "cloning": cloning},
+    results=(
+        "undecided after 20 seeds: 0.55 of the last episodes succeed, with the demonstrations alone 0.55, with "
+        "cloning 0.45, more on 11 of 20; episodes end in success or not at all, so that effects below 0.3 are not"
+        " excluded",
+    ),
     departures=(
         "the reward is the task's own; that of a classifier of success, as in the paper, is the variant `classified`",
         "the overseer is the task's scripted expert and takes over by a rule; a person is a function (docs/own.md)",

@@ -66,6 +66,10 @@ METHOD = Method(
     recipe=recipe,
     family="policy gradient",
     base=recipes.grpo,
+    results=(
+        "undecided after 20 seeds: at an equal pass rate within 64 tries 0.746 and grpo 0.748, more on ten; an "
+        "effect beyond 0.013 is excluded",
+    ),
     departures=(
         "the mean confidence of the group stands for the confidence in the question; both are baselines",
         "alpha is 1: the paper's value was not found; 0.3 and 1 were tried on five pilot seeds",

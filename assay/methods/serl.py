@@ -37,6 +37,10 @@ METHOD = Method(
     family="offline to online",
     base=paid,
     variants={"fixed": lambda preset: recipe(preset, refresh=False), "paid": paid},
+    results=(
+        "undecided after 20 seeds: 0.81 succeed in the last quarter, with the task's own reward 0.97; the loss is"
+        " 0.00 to 0.36, margin 0.2",
+    ),
     departures=(
         "successes are a column of the data (or the task's positive rewards), not frames that a person labels",
         "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
