@@ -153,11 +153,11 @@ READERS: dict[str, Callable[[Physics], Tensor]] = {
     "qfrc_actuator": lambda physics: physics.array("qfrc_actuator"),
     "cfrc_ext": lambda physics: physics.array("cfrc_ext").flatten(1),
 }
+"""What rules may read after a decision, [N, ...] each."""
 FORCES = ("qfrc_actuator", "cfrc_ext")
 """What is 0 before the first step of physics."""
 KNOWN = ("torso", *FORCES)
 """What a start has without physics: the torso's place is the first position."""
-"""What rules may read after a decision, [N, ...] each."""
 
 
 @lru_cache(maxsize=8)
