@@ -26,9 +26,18 @@ PREFIX, NAME, SIZE = "assay-ranks-", "assay/key", 32
 def of_torchrun() -> tuple[int, int] | None:
     """Returns (rank, number of ranks) if torchrun has started this process, else None."""
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    if not all(os.environ.get(name) for name in names) or int(os.environ["WORLD_SIZE"]) < 2:
+    if not all(os.environ.get(name) for name in names):
         return None
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank, size = (number_of(name) for name in names[:2])
+    return (rank, size) if size > 1 else None
+
+
+def number_of(name: str) -> int:
+    """Returns an environment variable that torchrun sets as a number; AssayError for other texts."""
+    value = os.environ[name]
+    if not value.isdecimal():
+        raise AssayError(f"the environment variable {name} is '{value}'. Start ranks by torchrun, or unset it.")
+    return int(value)
 
 
 def join_ranks() -> Gloo:

@@ -9,7 +9,7 @@ import pytest
 
 from assay.core.errors import AssayError
 from assay.engine.gloo import RANKS_KEY, RankLost
-from assay.engine.torchrun import check_key, read_key, shared_key
+from assay.engine.torchrun import check_key, of_torchrun, read_key, shared_key
 
 
 class Store(dict[str, bytes]):
@@ -74,3 +74,13 @@ def test_a_folder_that_another_program_names_is_no_key(tmp_path: Path) -> None:
     for folder in (*sorted(tmp_path.glob("assay-ranks-*")), wrong_name):
         with pytest.raises(RankLost, match="Set ASSAY_RANKS_KEY"):
             read_key(folder)
+
+
+def test_variables_that_are_no_numbers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_torchrun() is None
+    for name, value in {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    assert of_torchrun() == (1, 2)
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(AssayError, match="the environment variable WORLD_SIZE is 'two'"):
+        of_torchrun()
