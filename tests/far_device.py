@@ -7,6 +7,7 @@ host waits for is counted in `WAITS`.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,6 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 NAME = "far:0"
+ALONE = "ASSAY_FAR_DEVICE"
+"""The environment variable of a process that may have the device: it stays registered, and torch then looks in other
+places for what a device brings along, such as autocast. `tests/engine/test_devices.py` starts such processes.
+"""
 COPIES = ("_to_copy", "copy_", "_local_scalar_dense", "set_data")
 """Operations that may have tensors of both sides."""
 WAITS: Counter[str] = Counter()
@@ -26,7 +31,9 @@ WAITS: Counter[str] = Counter()
 
 @cache
 def register() -> bool:
-    """Registers the device once a process; returns whether this torch can."""
+    """Registers the device once a process that is its own; returns whether it is there."""
+    if not os.environ.get(ALONE):
+        return False
     try:
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
     except ImportError:

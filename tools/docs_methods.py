@@ -35,7 +35,6 @@ NEEDS = {
     "fission-grpo": "what is said of failed answers: a field `feedback` of each row, or a conversation with tools",
     "mrt": "answers whose result follows a mark such as ####, or a thought that ends with one",
     "advantage-alignment-llm": "a game of at least two players",
-    "intercode": "conversations whose code is executed, such as the rows of `--task code:FILE.jsonl`",
     "iwocs": "a task with a range of dynamics",
     "lhrm-hgpo": "a task that says with what its answers begin in two modes; its variant `tags` asks a model for them",
     "ota": "a task with goals",

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.core.errors import AssayError
 from assay.core.record import InfraFault, Outcome, PolicyFault, Score
 from assay.methods.intercode import recipe
@@ -51,12 +51,13 @@ Of the next: 1 / sqrt(1 + 1.405^2) = 0.580, 0.19; words of one letter are none.
 def gap_of_rows() -> float:
     """Returns the largest distance from the table of rows, and of an error's score from 0."""
     found = {pair: rows_score(SqlResult(tuple(pair[0])), tuple(pair[1])) for pair in ROWS}
-    return max(abs(rows_score(SqlResult(error="no"), ())), *(abs(found[pair] - score) for pair, score in ROWS.items()))
+    gaps = [abs(found[pair] - score) for pair, score in ROWS.items()]
+    return probes.worst(abs(rows_score(SqlResult(error="no"), ())), *gaps)
 
 
 def gap_of_shells() -> float:
     """Returns the largest distance from the table of files and outputs."""
-    return max(abs(code_scores.commands_score(OLD, *row[:4]) - row[4]) for row in SHELLS)
+    return probes.worst(*(abs(code_scores.commands_score(OLD, *row[:4]) - row[4]) for row in SHELLS))
 
 
 def wrong_outcomes_of_tests() -> float:

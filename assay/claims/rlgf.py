@@ -81,7 +81,7 @@ def wrong_authors(ours: Recipe, starts: int = 6) -> float:
     with torch.no_grad():
         learned = later if by_guide else own
         logp = policy.score(rows.with_columns(mask=learned), frozenset()).logp
-    wrong += float(((rows.logp - logp) * learned).abs().max() > 1e-4)
+    wrong += float(not ((rows.logp - logp) * learned).abs().max() <= 1e-4)
     wrong += 0.0 if by_guide else float((rows.logp * later).abs().max() + (rows.mask != own | later).sum())
     counted = sum(value for value, _ in scene.metrics[DISCARDED]) + count_sampled(rows)
     return wrong + abs(counted - spent - float(rows.mask.sum()))

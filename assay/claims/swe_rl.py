@@ -105,7 +105,7 @@ def wrong_rewards(ours: Recipe) -> float:
 def gap_of_numbers() -> float:
     """Returns how far ratios by hand are from published numbers, and an unchanged file is from its likeness."""
     found = [alike(SIX, TRUE), alike(NINE, TRUE), SequenceMatcher(None, BEFORE[:-1], FIXED["m.py"][:-1]).ratio()]
-    return max(abs(one - two) for one, two in zip(found, (0.98, 0.82, 0.9583), strict=True))
+    return probes.worst(*(abs(one - two) for one, two in zip(found, (0.98, 0.82, 0.9583), strict=True)))
 
 
 def gap_of_diffs() -> float:
@@ -117,7 +117,7 @@ def gap_of_diffs() -> float:
     wrong = float(after is None or diffs(FILES, after) != expected)
     for cut in (30, 31, 52):
         short = probes.rewarded(recipe(longest=cut), TASK, probes.completed(TASK, [TABLE[2][0]], [0]))
-        wrong += abs(float(short) - alike(NINE[:cut], TRUE[:cut])) > 1e-6
+        wrong += not abs(float(short) - alike(NINE[:cut], TRUE[:cut])) <= 1e-6
     return wrong
 
 

@@ -312,10 +312,11 @@ def load(
     the one with the best held-out score of those that are kept. A control policy has `predict(observation)`.
     `trust_code` as in `resume`.
     """
+    path = checked_path(folder, "folder")
     if trust_code:
-        trust(checked_path(folder, "folder"))
-    plan = plan_of(folder, accept_changed_code=accept_changed_code, device=hardware.device_here(folder, None))
-    found = loaded(plan, Path(folder), checkpoint)
+        trust(path)
+    plan = plan_of(path, accept_changed_code=accept_changed_code, device=hardware.device_here(path, None))
+    found = loaded(plan, path, checkpoint)
     return Kept(with_predict(found.policy, plan.task), plan, found.step)
 
 

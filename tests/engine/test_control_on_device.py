@@ -19,7 +19,7 @@ from assay.runs.environments import normalised
 from assay.runs.plan import make_plan
 from tests.far_device import WAITS, far_device, near, register
 
-needs_far = pytest.mark.skipif(not register(), reason="this torch has no devices written in Python")
+needs_far = pytest.mark.skipif(not register(), reason="runs in a process of its own (test_devices.py)")
 CASES = [
     "ppo cartpole",
     "ppo pendulum",

@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("name", names)
 
 
-@pytest.mark.skipif(not register(), reason="this torch has no devices written in Python")
+@pytest.mark.skipif(not register(), reason="runs in a process of its own (test_devices.py)")
 def test_a_step_stays_on_its_device(name: str) -> None:
     address = catalogue.methods()[name.partition(":")[0]].default_task
     task = catalogue.find_task(address)
