@@ -106,7 +106,7 @@ def wrong_rows(ours: Recipe) -> float:
         wrong += (int(rows.group[row]), int(rows.column("sample")[row])) != (group, sample)
         wrong += int(rows.column("prefix")[row]) != given
         paid = float((text[2:] + answer).split("\n")[-1].removeprefix("!"))
-        wrong += abs(float(rows.reward[row].sum()) - paid) > 1e-6
+        wrong += not abs(float(rows.reward[row].sum()) - paid) <= 1e-6
     spent = sum(len(one) + 1 for start in (0, 1, 4) for one in SAID[start])
     return wrong + abs(sum(value for value, _ in scene.metrics[DISCARDED]) - spent)
 
