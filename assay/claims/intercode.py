@@ -50,8 +50,7 @@ Of the next: 1 / sqrt(1 + 1.405^2) = 0.580, 0.19; words of one letter are none.
 
 def gap_of_rows() -> float:
     """Returns the largest distance from the table of rows, and of an error's score from 0."""
-    found = {pair: rows_score(SqlResult(tuple(pair[0])), tuple(pair[1])) for pair in ROWS}
-    gaps = [abs(found[pair] - score) for pair, score in ROWS.items()]
+    gaps = [abs(rows_score(SqlResult(tuple(one)), tuple(right)) - score) for (one, right), score in ROWS.items()]
     return probes.worst(abs(rows_score(SqlResult(error="no"), ())), *gaps)
 
 

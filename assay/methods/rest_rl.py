@@ -1,6 +1,6 @@
 """rest-rl: the policy's best answers, cut after lines, are further prompts of grpo; prompts without spread are dropped.
 
-    keep x if std(R) >= 0.05;   if max(R) >= 0.9:  further prompts [x; y*_(lines 0..i)],   p(i) ~ 0.95^i,
+    keep x if std(R) >= 0.05;   if max(R) >= 0.9:  further prompts [x; y*_(lines 0..i)],   p(i) = 0.95^i / sum_j 0.95^j,
     ceil(L / 2) of them with replacement,   y* the best answer, of L lines;   rest: grpo on x and on each of them
 
 2025. From the beginning of an answer that is right, more groups have right and wrong members than from the prompt, and

@@ -204,8 +204,9 @@ class Worker:
                     step = loop.step()
                     self.record(step, display, listeners)
                     stops = [alarm for alarm in step.alarms if alarm.stop]
-                    self.save_if_due(step, display, stops)
-                    self.stop(stops)
+                    number = self.signal_seen()  # once: one that comes while this step is saved stops the next
+                    self.save_if_due(step, display, stops, number)
+                    self.stop(stops, number)
                 self.settle(display)
             finally:
                 self.saver.join()  # the lock is released only after the last write
@@ -219,9 +220,9 @@ class Worker:
         for sink in listeners.sinks:
             sink.write(0, numbers(values, {}, {}))
 
-    def save_if_due(self, step: Step, display: Display, stops: Sequence[Alarm]) -> None:
+    def save_if_due(self, step: Step, display: Display, stops: Sequence[Alarm], number: int) -> None:
         """Saves after a step if a checkpoint is due, or if the run stops here; then waits until it is written."""
-        is_last = bool(stops or self.signal_seen() or self.failure)
+        is_last = bool(stops or number or self.failure)
         if is_last or self.saver.due(self.loop.progress.step, sum(step.seconds.values())) or self.is_best:
             with display.timed("save"):
                 self.save()
@@ -238,14 +239,14 @@ class Worker:
             self.saver.wait()
         self.count("save", time.perf_counter() - begin)
 
-    def stop(self, stops: Sequence[Alarm]) -> None:
-        """Raises the error of a run that stops here: a guard's, a callback's, or a signal's."""
+    def stop(self, stops: Sequence[Alarm], number: int) -> None:
+        """Raises the error of a run that stops here and is saved: a guard's, a callback's, or that of a signal."""
         if stops:
             raise GuardError(f"a guard stopped the run, its state is in {self.folder}: {stops[0].message}")
         if self.failure:
             raise AssayError(f"{self.failure}. The run is saved; fix the callback and resume")
-        if self.signal_seen():
-            raise Stopped(self.folder, self.signal_seen())
+        if number:
+            raise Stopped(self.folder, number)
 
     def record(self, step: Step, display: Display, listeners: Listeners = Listeners()) -> None:
         """Logs a step, evaluates when it is due, and asks whether the run ends."""

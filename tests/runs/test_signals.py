@@ -6,7 +6,7 @@ import importlib.util
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,16 @@ def test_sigterm_saves_and_resuming_equals_the_untouched_run(tmp_path: Path, cap
     assert len(read_metrics(folder)) == step + 1
     resume_apart(folder)
     check_same_end(folder, CARTPOLE, tmp_path / "untouched")
+
+
+def test_a_signal_while_a_step_is_ended_stops_at_a_step_that_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter([0])
+    monkeypatch.setattr(run, "stop_signals", lambda: nullcontext(lambda: next(seen, int(signal.SIGINT))))
+    with pytest.raises(run.Stopped, match="stopped and saved"):
+        run.train("reinforce", "bandit", steps=9, out=tmp_path / "run", evaluations=0)
+    assert store.load(tmp_path / "run" / "checkpoints").step == 2
 
 
 def test_ctrl_c_in_the_warm_up_names_the_folder_of_the_whole_run(tmp_path: Path) -> None:
