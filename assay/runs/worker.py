@@ -155,9 +155,8 @@ class Worker:
         self.count("save", time.perf_counter() - begin)
 
     def check_disk(self) -> str:
-        """Returns a sentence on the disk space of checkpoints; AssayError if the disk has too little.
-
-        A replay buffer that is still empty is counted as it will be. Starts the clock of the checkpoints.
+        """Returns a sentence on the disk space of checkpoints; AssayError if the disk has too little. An empty replay
+        buffer is counted as it will be. Starts the clock of the checkpoints.
         """
         plan, size = self.plan, encoded(self.loop.snapshot()).size
         expected = estimates(plan.recipe, plan.task.spec, plan.steps, plan.placement.device)
