@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils import backend_registration
 
 from tests.far_device import ALONE
 
@@ -24,3 +25,5 @@ def test_nothing_is_left_on_the_host(name: str, request: pytest.FixtureRequest) 
     done = subprocess.run(command, cwd=ROOT, env=here | {ALONE: "1"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
+    can = hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
+    assert not can or "runs in a process of its own" not in done.stdout, "none of them is left out where torch can"
