@@ -5,8 +5,8 @@
     Python:  R = share of tests that pass
 
 2023. A task and not a learner: state stays between turns, errors are text that the next utterance can answer, and one
-turn is the usual one-shot coding. The recipe is grpo on conversations; `--task code:FILE.jsonl` executes rows of one's
-own (`tasks.language.code_sessions`), the default task is SQL with hidden names of columns.
+turn is the usual one-shot coding. The recipe is grpo, and on a plain file of prompts nothing else; `code:FILE.jsonl`
+executes rows of one's own (`tasks.language.code_sessions`), the default task is SQL with hidden names of columns.
 """
 
 from dataclasses import replace
