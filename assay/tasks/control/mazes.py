@@ -100,7 +100,7 @@ def another_goal(goals: np.ndarray, here: np.ndarray, uniform: np.ndarray) -> np
 def maze_task(
     name: str,
     spec: Spec,
-    moves: Callable[..., Dynamics],
+    moves: Callable[..., Dynamics[np.ndarray]],
     expert: Callable[[Context], Tensor],
     distance: Callable[[Tensor, Tensor], Tensor],
 ) -> SteppedTask:

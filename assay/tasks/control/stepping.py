@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -28,8 +28,13 @@ from assay.rollouts.resumed_episodes import nothing_done, play_on
 AHEAD = 16
 
 
-class Dynamics(Protocol):
-    """Start, step and observation of one kind of instance as functions of arrays; the last axis of a state is N."""
+Array = TypeVar("Array")
+
+
+class Dynamics(Protocol[Array]):
+    """Start, step and observation of one kind of instance as functions of arrays, of numpy or of torch on a device; the
+    last axis of a state is N.
+    """
 
     @property
     def num_start_draws(self) -> int:
@@ -43,22 +48,20 @@ class Dynamics(Protocol):
     def limit(self) -> int:
         """Returns decisions after which an episode is truncated."""
 
-    def start(self, uniform: np.ndarray) -> np.ndarray:
+    def start(self, uniform: Array) -> Array:
         """Returns states [..., n] from uniform numbers [num_start_draws, n]."""
 
-    def step(
-        self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def step(self, state: Array, action: Array, uniform: Array | None) -> tuple[Array, Array, Array]:
         """Returns (next state [..., N], reward [N] float32, terminal [N]), new arrays all three."""
 
-    def observe(self, state: np.ndarray) -> Context:
+    def observe(self, state: Array) -> Context:
         """Returns the observations of the states, in memory of their own."""
 
 
 class ArraySimulation:
     """N instances of the same dynamics; starts are prepared `AHEAD` episodes at a time."""
 
-    def __init__(self, dynamics: Dynamics, num: int) -> None:
+    def __init__(self, dynamics: Dynamics[np.ndarray], num: int) -> None:
         self.dynamics, self.num = dynamics, num
         self._start_parts = mix(np.arange(dynamics.num_start_draws).astype(np.uint64)[:, None, None] + GOLDEN)
         self._chance_part = mix(np.asarray([-1]).view(np.uint64) + GOLDEN)
@@ -174,7 +177,7 @@ class SteppedTask:
     spec: Spec
     make: Callable[[int], Simulation]
     expert: Callable[[Context], Tensor] | None = None
-    dynamics: Dynamics | None = None
+    dynamics: Dynamics[np.ndarray] | None = None
     held_out: Callable[[int], Simulation] | None = None
     roaming: SteppedTask | None = None
     reckless: Callable[[Context], Tensor] | None = None

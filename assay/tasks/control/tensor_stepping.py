@@ -16,35 +16,10 @@ from assay.core.record import State
 from assay.core.spaces import Context
 from assay.ops import random_torch
 from assay.ops.random_torch import GOLDEN, as_uniform, folded, marks, mixed
-from assay.tasks.control.stepping import AHEAD
+from assay.tasks.control.stepping import AHEAD, Dynamics
 
 SPARE = 2 * AHEAD - 2
 """Steps for which the prepared starts suffice: an episode takes a step, and its successor's start another."""
-
-
-class TensorDynamics(Protocol):
-    """`Dynamics` on tensors: start, step and observation of one kind of instance; the last axis of a state is N."""
-
-    @property
-    def num_start_draws(self) -> int:
-        """Returns how many uniform numbers a start consumes."""
-
-    @property
-    def has_chance(self) -> bool:
-        """Returns whether a step reads a uniform number."""
-
-    @property
-    def limit(self) -> int:
-        """Returns decisions after which an episode is truncated."""
-
-    def start(self, uniform: Any) -> Any:
-        """Returns states [D, n] from uniform numbers [num_start_draws, n]."""
-
-    def step(self, state: Any, action: Any, uniform: Any) -> tuple[Any, Any, Any]:
-        """Returns (next state [D, N], reward [N], terminal [N]), new tensors all three."""
-
-    def observe(self, state: Any) -> Context:
-        """Returns the observations of the states, in memory of their own."""
 
 
 @runtime_checkable
@@ -69,7 +44,7 @@ class TensorSimulation:
     steps, whoever needs one: the host never asks which episodes have ended.
     """
 
-    def __init__(self, dynamics: TensorDynamics, num: int, device: str | torch.device) -> None:
+    def __init__(self, dynamics: Dynamics[Any], num: int, device: str | torch.device) -> None:
         self.dynamics, self.num = dynamics, num
         self._settling = dynamics if isinstance(dynamics, Settling) else None
         self.device = torch.zeros((), device=device).device  # with the index, as tensors have it
