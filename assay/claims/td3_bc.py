@@ -10,9 +10,8 @@ from assay.claims.probes import steps
 from assay.datasets.recorded import with_statistics
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
-from assay.method import D4RL, MUJOCO
-from assay.methods.td3_bc import ValueSize, td3_bc
-from assay.parts import Log, Logged
+from assay.method import D4RL, MUJOCO, td3_bc
+from assay.parts import Log, Logged, ValueSize
 from assay.tasks.control.pendulum import pendulum
 
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)

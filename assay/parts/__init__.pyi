@@ -75,6 +75,7 @@ from assay.parts.objectives.ratio import (
     TokenRatio as TokenRatio, clipped_share as clipped_share, of_rows as of_rows,
 )
 from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
+from assay.parts.objectives.scaled import MaximizeScaledQ as MaximizeScaledQ, ValueSize as ValueSize
 from assay.parts.objectives.trust import (
     Clip as Clip, DualClip as DualClip, LARGEST_LOG_RATIO as LARGEST_LOG_RATIO, NoTrust as NoTrust,
     SoftGate as SoftGate, StopGradientWeight as StopGradientWeight, Unclipped as Unclipped,
@@ -89,6 +90,7 @@ from assay.parts.regularizers.divergence import (
     EntropyBonus as EntropyBonus, KlToReference as KlToReference, KlWhereHeld as KlWhereHeld, NEVER as NEVER,
 )
 from assay.parts.regularizers.entropy import MaskedEntropy as MaskedEntropy, mean_above as mean_above
+from assay.parts.regularizers.nearness import NearRecorded as NearRecorded
 from assay.parts.rewards.combine import (
     Gated as Gated, Product as Product, Rescored as Rescored, StandardisedInGroup as StandardisedInGroup,
     Weighted as Weighted, WeightedSum as WeightedSum, placed as placed,

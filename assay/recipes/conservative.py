@@ -1,4 +1,4 @@
-"""Offline base recipes: IQL and CQL with the settings of their papers' losses, on data of scripted experts.
+"""Offline base recipes: TD3+BC, IQL and CQL with the settings of their papers' losses, on data of scripted experts.
 
 In the classic presets networks and batches are small and Adam's rate is 1e-3, for thousands of updates instead of a
 million; the presets mujoco and d4rl have the published sizes.
@@ -9,20 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.models.heads.bounded import SquashedGaussian
+from assay.models.bodies.by_data import StandardisedByData
+from assay.models.heads.bounded import Deterministic, SquashedGaussian
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative, ConservativeChoices
 from assay.parts.critics.td import Td
 from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
+from assay.parts.objectives.scaled import MaximizeScaledQ
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.predictions import OfState
+from assay.parts.regularizers.nearness import NearRecorded
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.scales import ReturnRange
 from assay.parts.targets.one_step import NextValue, OwnAction
 from assay.parts.targets.recorded import RecordedAction
-from assay.recipes.off_policy import dqn
+from assay.recipes.off_policy import dqn, td3
 from assay.recipes.presets import CONTINUOUS, CONTROL, Preset
 
 
@@ -87,3 +90,14 @@ def conservative_dqn(preset: Preset, log: Log | None, weight: float) -> Recipe:
     stage = replace(base.stages[0], critic=terms, optimizer=preset.offline.optimizer)
     source, steps = logged(preset, log), preset.offline.steps
     return replace(base, name="cql", rollout=None, source=source, stages=(stage,), steps=steps)
+
+
+def td3_bc(preset: Preset = CONTINUOUS, log: Log | None = None, weight: float = 2.5) -> Recipe:
+    """TD3+BC (arXiv:2106.06860): TD3 on an offline dataset, its actor regularised towards the recorded actions."""
+    base, settings, source = td3(preset), preset.offline, logged(preset, log)
+    body = StandardisedByData(settings.body) if settings.standardised else settings.body
+    critic, actor = (replace(stage, optimizer=settings.optimizer) for stage in base.stages)
+    actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
+    critics = {"q": Critic(body, ActionValue())}
+    base = replace(base, actor=Policy(body, Deterministic()), critics=critics)
+    return replace(base, name="td3-bc", rollout=None, source=source, stages=(critic, actor), steps=settings.steps)

@@ -12,9 +12,9 @@ from assay.claims import probes
 from assay.core.slots import Ask
 from assay.datasets.files import write
 from assay.datasets.made import Scripted
-from assay.methods.td3_bc import td3_bc
 from assay.models.bodies.by_data import StandardisedByData
 from assay.models.bodies.perceptron import Perceptron
+from assay.recipes.conservative import td3_bc
 from assay.recipes.presets import CONTINUOUS, D4RL
 from assay.runs.plan import make_plan
 from assay.tasks.control.pendulum import pendulum

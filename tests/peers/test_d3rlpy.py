@@ -18,7 +18,7 @@ from assay.claims import probes
 from assay.core.record import Experience, Scored
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import StageView
-from assay.methods.td3_bc import td3_bc
+from assay.recipes.conservative import td3_bc
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.bounded import Deterministic
 from assay.models.model import Critic, Policy
