@@ -19,6 +19,7 @@ from assay.claims.laws.contracts import CONTRACTS
 from assay.claims.laws.laws import Unsuited, assert_laws, settled
 from assay.claims.laws.regression import cases_with_targets
 from assay.claims.laws.term import cases_on
+from assay.claims.laws.wrapper import wrapper_cases
 from assay.core.recipe import Recipe
 from assay.core.settings import children, describe
 from assay.methods.gbrl.models import Trees
@@ -117,7 +118,9 @@ def benches(number: int) -> list[Bench]:
 
 
 def inputs(slot: str, part: Any) -> Sequence[Any]:
-    """The slot's own inputs; those of a method's models for a part that no standard bench suits."""
+    """The slot's own inputs; those of a method's models for a wrapper, and for a part that no standard bench suits."""
+    if slot == "wrapper":
+        return wrapper_cases(part, next((one for one in recipes() if type(one.wrapper) is type(part)), None))
     held = CONTRACTS[slot].holder(part)
     standard = CONTRACTS[slot].cases(settled(held))
     mine = users().get(type(part), []) if any(isinstance(case, Unsuited) for case in standard) else []

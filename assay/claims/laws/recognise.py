@@ -22,6 +22,7 @@ from assay.claims.laws.reward import check_reward
 from assay.claims.laws.rollout import check_rollout
 from assay.claims.laws.session import check_sessions
 from assay.claims.laws.term import cases_on
+from assay.claims.laws.wrapper import check_wrapper
 from assay.core.calls import FIRST
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
@@ -134,7 +135,9 @@ def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
     yield from (plain("constraint", part) for part in recipe.constraints)
     yield from (plain("curriculum", part) for part in (recipe.curriculum,) if part is not None)
     yield from (plain("source", feed.source) for feed in recipe.feeds)
-    yield from (plain("wrapper", part) for part in (recipe.wrapper,) if part is not None)
+    if recipe.wrapper is not None:
+        wrapper = recipe.wrapper
+        yield thing("wrapper", wrapper, lambda: check_wrapper(wrapper, recipe))
     yield from (plain("gate", copy.gate) for copy in recipe.copies.values() if copy.gate is not None)
     yield from (plain("certificate", part) for part in (recipe.certificate,) if part is not None)
     for stage in recipe.stages:
@@ -161,7 +164,8 @@ def recipes_in(module: ModuleType) -> dict[str, Recipe]:
 def things_in(module: ModuleType) -> Iterator[Thing]:
     """Yields everything in a module that can be checked, in the order of the file; parts of several recipes once."""
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    made = {type(value) for value in values.values()}
+    # A wrapper reads the models of its recipe, and is checked there.
+    made = {type(value) for value in values.values()} | {type(one.wrapper) for one in recipes_in(module).values()}
     for name, value in values.items():
         if value not in made if isinstance(value, type) else True:
             yield from thing_of(name, value, module.__name__)

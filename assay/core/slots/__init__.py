@@ -24,7 +24,7 @@ from assay.core.slots.models import (
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
-from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
+from assay.core.slots.policies import Certificate, Choice, Correcting, Inferring, Wrapper
 from assay.core.slots.readers import Chat, JudgeReader, LimitReader, RubricReader, TaskReader
 from assay.core.slots.scene import ALONE, Models, Scene, logp_of
 from assay.core.slots.simulations import DeviceSimulation, ReadySimulation, Simulation
@@ -102,6 +102,7 @@ __all__ = [
     "CheckedTask",
     "Choice",
     "Constraint",
+    "Correcting",
     "CostlyTask",
     "CountedTask",
     "Credit",

@@ -12,11 +12,12 @@ from assay.core.slots.tasks import Task
 
 
 class Wrapper(Protocol):
-    """The policy to deploy: an actor around trained models that re-ranks, averages, filters or shields.
+    """The policy to deploy: an actor among trained models that re-ranks or filters what the actor decides.
 
     It acts in evaluation and is what a run exports; experience for training is gathered by the actor itself.
     Laws: rows are independent; equal random numbers give equal decisions; without random numbers it is a function of
-    the context; each decision is one that the inner actor can take.
+    the context; each decision is one that the inner actor can take (`Correcting` is the exception); acting changes no
+    model.
     """
 
     slot: ClassVar[str] = "wrapper"
@@ -31,6 +32,19 @@ class Wrapper(Protocol):
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """Returns the policy to deploy, given the models by name."""
+
+
+class Correcting(Wrapper, Protocol):
+    """A wrapper that may decide what its actor does not: it moves the actor's decision by what other models know, or
+    takes over.
+
+    Laws: those of wrappers, but for decisions of the inner actor; at `strength` 0 it is the actor to the bit, with the
+    same random numbers; decisions are inside the task's space and carry no gradient; in other units of actions they
+    are the same.
+    """
+
+    strength: float
+    """How much of the correction is applied; 0 is the actor."""
 
 
 @runtime_checkable
