@@ -84,8 +84,20 @@ def as_open_float32(values: np.ndarray) -> Tensor:
 
 def integers(draw: Draw, bound: int, count: int) -> np.ndarray:
     """Returns `count` integers in [0, bound); the bias of the multiply-shift is below 2^-32 for bounds under 2^32."""
-    high = (hashed(draw, np.arange(count)) >> np.uint64(32)).astype(np.uint64)
-    return ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
+    return below(hashed(draw, np.arange(count)), bound)
+
+
+def integers_of(draw: Draw, sizes: tuple[int, int, int], bound: int) -> np.ndarray:
+    """Returns `integers(draw.at(update, place), bound, count)` of every update, [updates, count], for `sizes` =
+    (updates, place, count).
+    """
+    updates, place, count = sizes
+    return below(hashed(draw, np.arange(updates)[:, None], place, np.arange(count)), bound)
+
+
+def below(word: np.ndarray, bound: int) -> np.ndarray:
+    """Returns hashes as integers in [0, bound)."""
+    return (((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
 
 
 def permutation(draw: Draw, count: int) -> np.ndarray:

@@ -162,6 +162,7 @@ from assay.parts.sources.scales import (
     ReturnRange as ReturnRange, RewardScale as RewardScale, returns_to_go as returns_to_go,
 )
 from assay.parts.sources.shown import ShownTwice as ShownTwice
+from assay.parts.sources.windows import Windows as Windows
 from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,

@@ -15,9 +15,13 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
 from assay.parts.sources.conditions import Condition, with_success
+from assay.parts.sources.packed import Packed, unstacked
 from assay.parts.sources.recordings import Described, Layout, NoisyExpert, Recording
 from assay.parts.sources.replay import from_columns, transitions
 from assay.parts.sources.scales import RewardScale, rescaled
+
+TOGETHER = 8
+"""Batches that are gathered at once."""
 
 
 @dataclass(frozen=True)
@@ -110,18 +114,18 @@ class Logged(Source):
         contents = Contents(self.logs, scene.task, scene.draw)
         if self.condition is not None:
             self.condition(scene.task, contents.columns)
-        contents.columns = rescaled(contents.columns, self.scale)
+        contents.columns = tuple(Packed(columns) for columns in rescaled(contents.columns, self.scale))
         return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        draw = scene.draw
         logs = state["contents"].columns
-        for update in range(self.updates):
-            drawn = [
-                random.integers(draw.at(4, update, place), len(columns["mask"]), self.batch)
-                for place, columns in enumerate(logs)
-            ]
-            yield self.rows(logs, [torch.from_numpy(index) for index in drawn])
+        # All updates of a step in one hash: of a batch alone it would take as long as the batch.
+        drawn = [
+            torch.from_numpy(random.integers_of(scene.draw.at(4), (self.updates, place, self.batch), len(log["mask"])))
+            for place, log in enumerate(logs)
+        ]
+        for first in range(0, self.updates, TOGETHER):
+            yield from unstacked(self.rows(logs, [index[first : first + TOGETHER] for index in drawn]))
 
     def tables(self, state: State) -> tuple[Sequence[dict[str, Tensor]], str]:
         """Returns the datasets' columns, and the hash of their contents."""
@@ -131,15 +135,20 @@ class Logged(Source):
         """Returns the rows at these indices of each dataset as one batch; `index` is [batch], or [S, batch] for S
         batches.
         """
-        pairs = zip(logs, index, strict=True)
-        parts = [{name: at(column, places) for name, column in columns.items()} for columns, places in pairs]
         axis, device = index[0].dim() - 1, index[0].device
-        source = torch.cat(
-            [torch.full(places.shape, log.origin, device=device) for log, places in zip(self.logs, index, strict=True)],
-            axis,
-        )
+        parts = [gathered(columns, places) for columns, places in zip(logs, index, strict=True)]
+        sources = [torch.full(i.shape, log.origin, device=device) for log, i in zip(self.logs, index, strict=True)]
+        if len(parts) == 1:
+            return from_columns(parts[0]).with_columns(source=sources[0])
         joined = {name: torch.cat([part[name] for part in parts], axis) for name in parts[0]}
-        return replace(from_columns(joined), source=source)
+        return from_columns(joined).with_columns(source=torch.cat(sources, axis))
+
+
+def gathered(columns: dict[str, Tensor], places: Tensor) -> dict[str, Tensor]:
+    """Returns the rows of all columns at indices of any shape."""
+    if isinstance(columns, Packed):
+        return columns.gathered(places)
+    return {name: at(column, places) for name, column in columns.items()}
 
 
 def at(column: Tensor, places: Tensor) -> Tensor:

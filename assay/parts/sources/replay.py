@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -125,6 +125,6 @@ def from_columns(columns: dict[str, Tensor]) -> Experience:
     """Returns the record that `transitions` took apart."""
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
     record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[arg-type]
-    record = replace(record, cost=columns.get("cost"))
+    record = record.with_columns(cost=columns.get("cost"))
     extra: dict[str, Tensor] = {name: columns[name] for name in ("success", "path") if name in columns}
     return record.add(extra) if extra else record
