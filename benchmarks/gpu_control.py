@@ -63,15 +63,16 @@ def on(name: str, device: str) -> SteppedTask:
 
 
 def loop_of(name: str, args: argparse.Namespace, seed: int = 0, worlds: int | None = None) -> Loop:
-    """Returns ppo with the task's preset on the device; with other worlds or decisions of each than its own."""
-    recipe = make_plan("ppo", name).recipe
+    """Returns the method with the task's preset on the device; with other worlds or decisions of each than its own."""
+    recipe = make_plan(args.method, name).recipe
     sizes = {"num_envs": worlds, "steps": args.decisions}
     changed = {name: value for name, value in sizes.items() if value}
     recipe = replace(recipe, rollout=changed_fragments(recipe.rollout, lambda one: replace(one, **changed)))
     for setting in args.set:
         path, _, text = setting.partition("=")
         recipe = recipe.set(path, json.loads(text))
-    return Loop(recipe, on(name, args.device), seed=seed, num_steps=recipe.steps, placement=Placement(args.device))
+    where = Placement(args.device, captured=not args.eager)
+    return Loop(recipe, on(name, args.device), seed=seed, num_steps=recipe.steps, placement=where)
 
 
 # ---------------------------------------------------------------------------------------------------- agreement
@@ -130,9 +131,11 @@ def trained(name: str, args: argparse.Namespace) -> Row:
     """Returns the decisions a second of training, and the shares of its phases."""
     loop, phases = loop_of(name, args, worlds=args.worlds), dict[str, float]()
     loop.step()  # the first one gathers twice, for the moments of observations
-    loop.step()
+    while loop.engine.updates == 0:  # until replay holds what updates wait for
+        loop.step()
+    loop.step()  # graphs are captured
     wait(args.device)
-    before, begin = loop.progress.decisions, time.perf_counter()
+    before, done, begin = loop.progress.decisions, loop.engine.updates, time.perf_counter()
     for _ in range(1 if args.tiny else args.steps):
         for phase, spent in loop.step().seconds.items():
             phases[phase] = phases.get(phase, 0.0) + spent
@@ -140,7 +143,10 @@ def trained(name: str, args: argparse.Namespace) -> Row:
     seconds = time.perf_counter() - begin
     shares = {phase: round(spent / seconds, 3) for phase, spent in phases.items()}
     rate = round((loop.progress.decisions - before) / seconds)
-    return {"trained_decisions_s": rate, "step_s": round(seconds / (1 if args.tiny else args.steps), 4), "of": shares}
+    updates = round((loop.engine.updates - done) / seconds)
+    more = {} if args.method == "ppo" else {"updates_s": updates}
+    each = round(seconds / (1 if args.tiny else args.steps), 4)
+    return {"trained_decisions_s": rate, **more, "step_s": each, "of": shares}
 
 
 def speed(args: argparse.Namespace) -> Iterator[Row]:
@@ -206,19 +212,21 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="toy sizes, without MuJoCo Warp")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--tasks", nargs="+", help="tasks of `speed`")
+    parser.add_argument("--method", default="ppo", help="what trains: ppo, sac or td3")
+    parser.add_argument("--eager", action="store_true", help="without graphs of updates")
     parser.add_argument("--worlds", type=int, help="worlds side by side")
-    parser.add_argument("--decisions", type=int, help="decisions of each world in a step; default: the preset's")
+    parser.add_argument("--decisions", type=int, help="decisions of each world in a step; else the preset's")
     parser.add_argument("--steps", type=int, default=10, help="training steps that are timed")
     parser.add_argument("--learn", help="task of `learn`")
     parser.add_argument("--target", type=float, help="mean held-out return to reach")
     parser.add_argument("--episodes", type=int, help="held-out episodes of an evaluation")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--most", type=float, default=240.0, help="seconds after which a seed is given up")
-    parser.add_argument("--set", action="append", default=[], metavar="PATH=NUMBER", help="a setting of ppo")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=NUMBER", help="a setting of the method")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     args.tasks = args.tasks or (["cartpole", "pendulum"] if args.tiny else ["warp:HalfCheetah", "warp:Ant"])
-    args.worlds = args.worlds or (4 if args.tiny else 4_096)
+    args.worlds = args.worlds or (4 if args.tiny else {"ppo": 4_096}.get(args.method, 1_024))
     args.learn = args.learn or ("cartpole" if args.tiny else "warp:HalfCheetah")
     args.target = args.target if args.target is not None else 10.0 if args.tiny else 5_000.0
     args.episodes = args.episodes or (2 if args.tiny else 16)

@@ -27,6 +27,8 @@ class Placement:
     `packed`: rows are concatenated without padding if the model supports it, and a group's shared prefix is computed
     once; `tokens` then counts packed tokens (None: on a GPU in half precision).
 
+    `captured`: on a GPU, gradients of vectors and tables are computed by CUDA graphs.
+
     `deterministic`: only kernels that give the same bits when they are run again (see `machine.repeatable`).
 
     `shards`: a batch is sampled and learned in so many parts, a power of two; each part adds up in its own order, and
@@ -46,6 +48,7 @@ class Placement:
     ranks: int = 1
     sharded: bool = False
     deterministic: bool = False
+    captured: bool = True
 
     @property
     def is_on_gpu(self) -> bool:

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Linear
+from assay.core.slots import Body, Rollout
+from assay.models.bodies.perceptron import Vectors
 from assay.models.heads.bounded import Deterministic, SquashedGaussian
 from assay.models.heads.value import ActionValue, Greedy
 from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
 from assay.parts.predictions import OfChoice
+from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy, GaussianNoise
 from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
 from assay.recipes.presets import CONTINUOUS, CONTROL, Preset
+from assay.recipes.replay_settings import OffPolicy
 
 
 def dqn(preset: Preset = CONTROL) -> Recipe:
@@ -38,12 +42,14 @@ def td3(preset: Preset = CONTINUOUS) -> Recipe:
     Exploration noise decays from the whole half-range to a tenth of it; the paper starts with random actions instead.
     """
     settings, step = preset.off_policy, preset.off_policy.optimizer
+    noisy = replace(settings.rollout, explore=GaussianNoise(Linear(1.0, 0.1, share=settings.noise_share)))
+    body, rollout = seen(settings, noisy, ("actor", "q", "q_target", "actor_target"))
     return Recipe(
         name="td3",
-        actor=Policy(settings.body, Deterministic()),
-        critics={"q": Critic(settings.body, ActionValue())},
+        actor=Policy(body, Deterministic()),
+        critics={"q": Critic(body, ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005, every=2), "actor_target": Copy(of="actor", rate=0.005, every=2)},
-        rollout=replace(settings.rollout, explore=GaussianNoise(Linear(1.0, 0.1, share=settings.noise_share))),
+        rollout=rollout,
         source=settings.replay,
         stages=(
             Stage("critic", trains=("q",), critic=(Td(SmoothedTwin(0.99)),), optimizer=step),
@@ -56,12 +62,13 @@ def td3(preset: Preset = CONTINUOUS) -> Recipe:
 def sac(preset: Preset = CONTINUOUS) -> Recipe:
     """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature tuned to a target entropy."""
     settings, step = preset.off_policy, preset.off_policy.optimizer
+    body, rollout = seen(settings, settings.rollout, ("actor", "q", "q_target"))
     return Recipe(
         name="sac",
-        actor=Policy(settings.body, SquashedGaussian()),
-        critics={"q": Critic(settings.body, ActionValue()), "temperature": Temperature(1.0)},
+        actor=Policy(body, SquashedGaussian()),
+        critics={"q": Critic(body, ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
-        rollout=settings.rollout,
+        rollout=rollout,
         source=settings.replay,
         stages=(
             Stage("critic", trains=("q",), critic=(Td(SoftTwin(0.99)),), optimizer=step),
@@ -69,3 +76,14 @@ def sac(preset: Preset = CONTINUOUS) -> Recipe:
         ),
         steps=settings.steps,
     )
+
+
+def seen(settings: OffPolicy, rollout: Fragments, models: tuple[str, ...]) -> tuple[Body, Rollout]:
+    """Returns body and rollout, with observations standardised in these models if the settings say so."""
+    if not settings.standardised:
+        return settings.body, rollout
+    from assay.models.bodies.standardised import Standardised  # here: most runs have no use for it
+    from assay.parts.rollouts.standardised import Standardising
+
+    assert isinstance(settings.body, Vectors)
+    return Standardised(settings.body), Standardising(rollout, models)

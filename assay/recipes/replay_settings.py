@@ -25,6 +25,8 @@ class OffPolicy:
     noise_share: float = 0.2
     """Share of the run over which exploration noise falls to its final level."""
     steps: int = 1_000
+    standardised: bool = False
+    """Whether networks see observations in units of their running deviation."""
 
 
 @dataclass(frozen=True)

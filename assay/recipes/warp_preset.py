@@ -18,9 +18,22 @@ from assay.parts.credit.temporal import Gae
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.standardised import Standardising
 from assay.parts.sources.fresh import FreshDecisions
+from assay.parts.sources.replay import Replay
+from assay.recipes.replay_settings import OffPolicy
 
 Base = TypeVar("Base", bound=Any)
 BODY = Standardised(Perceptron((256, 128, 64), nn.ELU))
+REPLAYED = OffPolicy(
+    body=Perceptron((512, 256)),
+    optimizer=Adam(learning_rate=3e-4, clip_norm=0.0),
+    rollout=Fragments(num_envs=1_024, steps=4),
+    replay=Replay(capacity=1_048_576, batch=4_096, updates=32, warmup=16_384),
+    noise_share=0.1,
+    steps=5_000,
+    standardised=True,
+)
+"""20 million decisions of 1,024 worlds; after every fourth decision of each world 32 updates of 4,096 transitions, so
+that a transition is drawn 32 times on average."""
 
 
 def with_worlds(base: Base) -> Base:
@@ -42,4 +55,5 @@ def with_worlds(base: Base) -> Base:
         optimizer=Adam(learning_rate=1e-3, epsilon=1e-5, clip_norm=1.0),
         steps=500,
         more_steps=4,
+        off_policy=REPLAYED,
     )
