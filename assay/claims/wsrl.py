@@ -10,8 +10,8 @@ from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
 from assay.method import CONTINUOUS, Draw, Experience, Recipe, Scene, rlpd
-from assay.methods.wsrl import LOG, RETURN, Calibrated, from_scratch, offline, online, warmup_for, wsrl
-from assay.parts import Log, OwnAction, Replay, returns_to_go
+from assay.methods.wsrl import LOG, from_scratch, offline, online, warmup_for, wsrl
+from assay.parts import RETURN, Calibrated, Log, OwnAction, Replay, returns_to_go
 from assay.parts.targets.one_step import chosen
 from assay.recipes.presets import GENERAL, MUJOCO
 from assay.tasks.control.pendulum import pendulum

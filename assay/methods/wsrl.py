@@ -10,65 +10,12 @@ pessimism and no offline data. `retain` is the share of offline data in every ba
 Axes: B, T = 2 columns, N critics.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from assay.method import CONTINUOUS, Adam, Copy, CriticLoss, Experience, Loss, Method, ModelSpec, Phase, Preset, Recipe
-from assay.method import Scene, State, View, cql, mixed, recipes, rlpd
+from assay.method import CONTINUOUS, Adam, Copy, Method, ModelSpec, Phase, Preset, Recipe, cql, mixed, recipes, rlpd
 from assay.models import ActionValue, Critic, Normalised, Perceptron, Policy, SquashedGaussian, Temperature
-from assay.parts import Conservative, Log, Logged, OverTransitions, OwnAction, Td, at, returns_to_go
-
-RETURN = "recorded_return"
-
-
-def recorded_returns(columns: dict[str, Tensor], discount: float) -> Tensor:
-    """Returns `returns_to_go` of the recorded rows [N, 2]; 0 in the second column."""
-    found = returns_to_go(columns["reward"][:, 0], (columns["terminal"] | columns["truncated"])[:, 0], discount)
-    return torch.stack((found, torch.zeros_like(found)), 1).to(columns["reward"].dtype)
-
-
-@dataclass(frozen=True)
-class LoggedWithReturns(Logged):
-    """`Logged` with the column `recorded_return`: the discounted return of the recorded episode from here."""
-
-    discount: float = 0.95
-    writes: ClassVar[Mapping[str, str]] = {RETURN: "BT: return of the recorded episode from here on"}
-
-    def init(self, scene: Scene) -> State:
-        state = super().init(scene)
-        contents = state["contents"]
-        contents.columns = tuple(
-            {**columns, RETURN: recorded_returns(columns, self.discount)} for columns in contents.columns
-        )
-        return state
-
-    def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
-        parts = [at(columns[RETURN], places) for columns, places in zip(logs, index, strict=True)]
-        return super().rows(logs, index).add({RETURN: torch.cat(parts, index[0].dim() - 1)})
-
-
-@dataclass(frozen=True)
-class Calibrated(OverTransitions, CriticLoss):
-    """`Conservative` with max(Q_i(s, a'), G) for Q_i of the policy's proposals a': Cal-QL (arXiv:2303.05479).
-
-    G is the return of the recorded episode from s on, which estimates the behaviour policy's value: values are not
-    pushed below it, so that the online phase need not unlearn them. Uniform proposals count as they are. Where G is
-    larger, the proposal gets no gradient; G = -infinity is CQL.
-    """
-
-    penalty: Conservative = Conservative(num=2)
-    reads: ClassVar[tuple[str, ...]] = (RETURN,)
-    breaks: ClassVar[dict[str, str]] = Conservative.breaks
-
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the summed difference between the soft maximum and the value of the recorded action."""
-        return self.penalty.bounded(batch, view, batch.now.column(RETURN))
-
+from assay.parts import Calibrated, Conservative, Log, Logged, LoggedWithReturns, OwnAction, Td
 
 SLOW = Adam(learning_rate=3e-4, clip_norm=0.0)
 

@@ -44,7 +44,9 @@ from assay.parts.credit.teacher import (
     likeliest_actions as likeliest_actions,
 )
 from assay.parts.credit.temporal import Gae as Gae, RewardToGo as RewardToGo, Whiten as Whiten
-from assay.parts.critics.conservative import Conservative as Conservative, ConservativeChoices as ConservativeChoices
+from assay.parts.critics.conservative import (
+    Calibrated as Calibrated, Conservative as Conservative, ConservativeChoices as ConservativeChoices,
+)
 from assay.parts.critics.score import BradleyTerry as BradleyTerry
 from assay.parts.critics.td import Td as Td
 from assay.parts.curricula.in_order import InOrder as InOrder, next_starts as next_starts
@@ -163,6 +165,9 @@ from assay.parts.sources.scales import (
 )
 from assay.parts.sources.shown import ShownTwice as ShownTwice
 from assay.parts.sources.windows import Windows as Windows
+from assay.parts.sources.with_returns import (
+    LoggedWithReturns as LoggedWithReturns, RETURN as RETURN, recorded_returns as recorded_returns,
+)
 from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,

@@ -11,13 +11,14 @@ from assay import recipes
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.wsrl import LOG, RETURN, from_scratch, offline, recorded_returns, wsrl
+from assay.methods.wsrl import LOG, from_scratch, offline, wsrl
 from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
+from assay.parts.sources.with_returns import RETURN, recorded_returns
 from assay.parts.targets.one_step import chosen
 from assay.recipes.presets import CONTINUOUS, MUJOCO
 from assay.runs import catalogue

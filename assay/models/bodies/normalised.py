@@ -26,9 +26,9 @@ class NormedEnsemble(nn.Module):
         self.shifts = nn.ParameterList(nn.Parameter(torch.zeros(num, 1, width)) for width in hidden)
 
     def forward(self, rows: Tensor, num: int | None = None) -> Tensor:
-        """Evaluates each member (or the first `num`) on all rows: [R, in] -> [N, R, out]."""
+        """Evaluates each member (or the first `num`) on all rows, [R, in] -> [N, R, out], or on its own [N, R, in]."""
         layers = [(weight[:num], bias[:num]) for weight, bias in self.linear.layers]
-        hidden = rows.expand(len(layers[0][0]), *rows.shape)
+        hidden = rows if rows.dim() > 2 else rows.expand(len(layers[0][0]), *rows.shape)
         for (weight, bias), scale, shift in zip(layers, self.scales, self.shifts, strict=False):
             inner = torch.baddbmm(bias, hidden, weight)
             normed = nn.functional.layer_norm(inner, inner.shape[-1:])

@@ -101,9 +101,9 @@ class Ensemble(nn.Module):
         return tuple(zip(held[0].values(), held[1].values(), strict=True))
 
     def forward(self, rows: Tensor, num: int | None = None) -> Tensor:
-        """Evaluates each member (or the first `num`) on all rows."""
+        """Evaluates each member (or the first `num`) on all rows, or on rows of its own [N, R, in]."""
         layers = self.layers if num is None else tuple((weight[:num], bias[:num]) for weight, bias in self.layers)
-        hidden = rows.expand(len(layers[0][0]), *rows.shape)
+        hidden = rows if rows.dim() > 2 else rows.expand(len(layers[0][0]), *rows.shape)
         for weight, bias in layers[:-1]:
             hidden = self.activate(torch.baddbmm(bias, hidden, weight))
         return torch.baddbmm(layers[-1][1], hidden, layers[-1][0])
@@ -138,8 +138,12 @@ class Rows(nn.Module):
         self.net, self.shape, self.num_members = net, ask.shape, ask.members
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """Returns [..., *shape], or [N, ..., *shape]."""
-        rows = features(context) if action is None else torch.cat((features(context), action), -1)
+        """Returns [..., *shape], or [N, ..., *shape]; there an action [N, ..., A] is one for each member."""
+        seen = features(context)
+        if action is not None and action.dim() > seen.dim():
+            rows = torch.cat((seen.expand(len(action), *seen.shape), action), -1)
+            return self.net(rows.flatten(1, -2), num).view(*rows.shape[:-1], *self.shape)
+        rows = seen if action is None else torch.cat((seen, action), -1)
         if not self.num_members:
             return shaped(self.net(rows), self.shape)
         found = self.net(rows.flatten(0, -2), num)

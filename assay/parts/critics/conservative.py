@@ -15,6 +15,7 @@ from assay.core.slots import CriticLoss, View
 from assay.core.spaces import Context
 from assay.ops.distributions import LOG_TWO
 from assay.parts.aggregations import OverTransitions
+from assay.parts.sources.with_returns import RETURN
 
 
 def repeated(context: Context, num: int) -> dict[str, Tensor]:
@@ -65,6 +66,24 @@ class Conservative(OverTransitions, CriticLoss):
         gap = (top - q(now.context, now.action)) * now.weight
         metrics = {"conservative_gap": (gap.detach().mean(0).sum(), now.num_decisions)}
         return Loss(self.weight * gap.sum(), self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class Calibrated(OverTransitions, CriticLoss):
+    """`Conservative` with max(Q_i(s, a'), G) for Q_i of the policy's proposals a': Cal-QL (arXiv:2303.05479).
+
+    G is the return of the recorded episode from s on, which estimates the behaviour policy's value: values are not
+    pushed below it, so that the online phase need not unlearn them. Uniform proposals count as they are. Where G is
+    larger, the proposal gets no gradient; G = -infinity is CQL.
+    """
+
+    penalty: Conservative = Conservative(num=2)
+    reads: ClassVar[tuple[str, ...]] = (RETURN,)
+    breaks: ClassVar[dict[str, str]] = Conservative.breaks
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the summed difference between the soft maximum and the value of the recorded action."""
+        return self.penalty.bounded(batch, view, batch.now.column(RETURN))
 
 
 @dataclass(frozen=True)
