@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import COLUMNS, Draw, Experience, Need, Origin, State, concatenate
 from assay.core.score_range import UNIT, check_unit, is_inside, readers_of
-from assay.core.slots import Scene, Task, TextTask, logp_of
+from assay.core.slots import Scene, Source, Task, TextTask, logp_of
 from assay.core.slots.scene import NO_STARTS
 from assay.core.verifier import COMPONENT, VERIFIED
 from assay.decoding.sampling_parameters import LOGP_SAMPLER
@@ -48,6 +49,51 @@ class Played(NamedTuple):
     kept: State
 
 
+class Reading(Protocol):
+    """A part that may read models before the update."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models."""
+
+
+@contextmanager
+def handed(part: Reading | None, scene: Scene) -> Iterator[None]:
+    """Lets a part read the scene's models: without gradient. Raises AssayError if it has changed one.
+
+    Degenerate: a part that names no model costs nothing.
+    """
+    names = () if part is None else part.models
+    if not names:
+        yield
+        return
+    before = [fingerprint(scene.models.model(name)) for name in names]
+    with torch.no_grad():
+        yield
+    for name, known in zip(names, before, strict=True):
+        if fingerprint(scene.models.model(name)) != known:
+            raise AssayError(
+                f"{type(part).__name__} changed the model '{name}', which it may only read. Train it in a stage"
+            )
+
+
+def batches_of(source: Source, scene: Scene, batches: Iterable[Experience]) -> Iterator[Experience]:
+    """Yields a source's batches; it reads models as they are after the update on the batch before."""
+    rows = iter(batches)
+    while True:
+        with handed(source, scene):
+            batch = next(rows, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def fingerprint(model: nn.Module) -> list[int]:
+    """Returns the sum of the bits of each parameter, as whole numbers: another one if a number is another one."""
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return [int(own.detach().view(kinds[own.element_size()]).sum()) for own in model.parameters()]
+
+
 @dataclass(frozen=True)
 class Gathering:
     """Gathers the experience of one step. `recipe` is the recipe at that step; `states` are those of all parts, which
@@ -67,7 +113,8 @@ class Gathering:
                 fresh, is_rewarded = self.gatherers(scene, self.states)
             return fresh if is_rewarded else self.reward(scene, fresh)
         curriculum = self.recipe.curriculum
-        starts = NO_STARTS if curriculum is None else curriculum(scene, self.states["curriculum"])
+        with handed(curriculum, scene):
+            starts = NO_STARTS if curriculum is None else curriculum(scene, self.states["curriculum"])
         return self._play_on_ranks(scene.given(starts=starts))
 
     def play(self, scene: Scene) -> Experience:
@@ -155,14 +202,16 @@ def roll_out(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -
         return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
 
     # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-    fresh = recipe.rollout(scene.given(draw=Draw(scene.draw.seed, (0,)), reward=mark_rewarded), state)
+    with handed(recipe.rollout, scene):
+        fresh = recipe.rollout(scene.given(draw=Draw(scene.draw.seed, (0,)), reward=mark_rewarded), state)
     return (_remove_mark(fresh), True) if peeks else (fresh, False)
 
 
 def apply_rewards(recipe: Recipe, scene: Scene, states: Sequence[State], fresh: Experience) -> Experience:
     """Applies the recipe's rewards in order; OwnCodeError for scores of texts that its parts cannot read."""
     for place, (part, state) in enumerate(zip(recipe.rewards, states, strict=True)):
-        fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
+        with handed(part, scene):
+            fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
     if "score" in fresh.extra and (VERIFIED in fresh.extra or not isinstance(scene.task, TextTask)):
         check_scores(recipe, scene.task, fresh, scene.split)
     return fresh

@@ -21,7 +21,7 @@ from assay.core.verifier import Metered
 from assay.engine.batch_shards import digest
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
-from assay.engine.gathering import Gatherers, Gathering
+from assay.engine.gathering import Gatherers, Gathering, batches_of, handed
 from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
 from assay.engine.guards.wiring import inspect_credit
 from assay.engine.loop_metrics import averages, count_sampled, credit_metrics, largest_means, means, outcome_metrics
@@ -120,7 +120,8 @@ class Loop:
         def batches(place: int, feed: Feed, own: Draw) -> Iterator[Experience]:
             # Only what this feed's stages read: a column may cost a pass of a model.
             needs = feed.needs(recipe)
-            for batch in feed.source(scene.given(fresh=fresh, draw=own), self.states["sources"][place]):
+            source, here = feed.source, scene.given(fresh=fresh, draw=own)
+            for batch in batches_of(source, here, source(here, self.states["sources"][place])):
                 yield self.engine.annotate(batch, needs)
 
         with step.time_phase("update"):
@@ -213,7 +214,8 @@ class Loop:
                 fresh, step.alarms = after, [*step.alarms, *alarms]
         # After credit, since a curriculum may read advantages.
         if recipe.curriculum is not None:
-            recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
+            with handed(recipe.curriculum, scene):
+                recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
         step.metrics.update(credit_metrics(fresh))
         return fresh
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from assay.claims.laws.cases import RAGGED, TOKENS, Case, build
+from assay.claims.laws.handed import Handed, reads_models
 from assay.claims.laws.invariance import keeps_inputs
 from assay.claims.laws.laws import Contract, law
 from assay.claims.laws.state import continuing
@@ -34,8 +35,9 @@ def seen(batch: Experience, starts: np.ndarray) -> Experience:
 
 def step(part: Any, case: Case, state: Any, time: int) -> np.ndarray:
     """Returns the proposal of a step, observed."""
-    starts = np.array(part(PLACE.given(draw=Draw(3, (time,)), num_starts=NUM), state))
-    part.observe(seen(case.batch, starts), PLACE, state)
+    here = PLACE.given(models=Handed(part.models, PLACE.task.spec))
+    starts = np.array(part(here.given(draw=Draw(3, (time,)), num_starts=NUM), state))
+    part.observe(seen(case.batch, starts), here, state)
     return starts
 
 
@@ -48,14 +50,27 @@ def ordinals(part: Any, case: Case) -> Iterator[str]:
             yield f"asked for {NUM}, it gave shape {starts.shape} of {starts.dtype}"
         elif bool((starts < 0).any()):
             yield f"it proposed {starts.tolist()}; ordinals start at 0"
-    if len(part(PLACE.given(draw=Draw(3)), part.init(PLACE))):
+    if len(part(PLACE.given(models=Handed(part.models, PLACE.task.spec), draw=Draw(3)), part.init(PLACE))):
         yield "asked for none, it proposed some"
 
 
-KEPT = keeps_inputs(
-    lambda part, case, batch: part.observe(batch, PLACE, part.init(PLACE)), "observing leaves the experience as it is"
-)
-LAWS = (ordinals, *continuing(lambda part, case: part.init(PLACE), step), KEPT)
+def observe(part: Any, case: Case, batch: Experience) -> Handed:
+    """Shows the part the experience; returns the models that were handed."""
+    models = Handed(part.models, PLACE.task.spec)
+    part.observe(batch, PLACE.given(models=models), part.init(PLACE))
+    return models
+
+
+def used(part: Any, case: Case) -> Handed:
+    """Proposes and observes; returns the models that were handed."""
+    models = Handed(part.models, PLACE.task.spec)
+    here, state = PLACE.given(models=models, draw=Draw(3), num_starts=NUM), part.init(PLACE)
+    part.observe(seen(case.batch, np.array(part(here, state))), here, state)
+    return models
+
+
+KEPT = keeps_inputs(observe, "observing leaves the experience as it is")
+LAWS = (ordinals, *continuing(lambda part, case: part.init(PLACE), step), KEPT, reads_models(used))
 CURRICULUM = Contract("curriculum", LAWS, outcome_cases)
 check_curriculum = CURRICULUM.check
 """Checks the laws of a curriculum."""

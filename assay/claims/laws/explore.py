@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 import torch
+from assay.claims.laws.handed import Handed, reads_models
 from assay.claims.laws.rollout import built
 from assay.core.errors import AssayError
 from assay.core.slots import ALONE, ModelSpec
@@ -38,7 +39,12 @@ class ExploreCase:
 
     def explorer(self, part: Any) -> Any:
         """Returns the exploring actor."""
-        return part.wrap(built(self.model, self.spec), ALONE, part.init(ALONE))
+        return self.explorer_among(Handed(part.models, self.spec), part)
+
+    def explorer_among(self, models: Handed, part: Any) -> Any:
+        """Returns the exploring actor, with these models."""
+        scene = ALONE.given(models=models)
+        return part.wrap(built(self.model, self.spec), scene, part.init(scene))
 
     def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
         """Returns N observations, all different or all the same."""
@@ -116,6 +122,14 @@ def rescaled(part: Any, case: ExploreCase) -> Iterator[str]:
             yield f"with half-ranges times {factor:g} it takes {shown((other - shift) / factor)}, not {shown(action)}"
 
 
-EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture, rescaled), explore_cases)
+def used(part: Any, case: ExploreCase) -> Handed:
+    """Acts once; returns the models that were handed."""
+    models = Handed(part.models, case.spec)
+    explorer = case.explorer_among(models, part)
+    explorer.act(case.contexts(2, False), torch.full((2, explorer.num_draws), 0.3))
+    return models
+
+
+EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture, rescaled, reads_models(used)), explore_cases)
 check_explore = EXPLORE.check
 """Checks the laws of exploration around an actor."""

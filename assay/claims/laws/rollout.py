@@ -23,6 +23,7 @@ from assay.models.model import Policy
 from assay.ops import random
 from assay.claims.laws.trials import columns_of
 from assay.claims.laws.cases import normal
+from assay.claims.laws.handed import Handed, reads_models
 from assay.claims.laws.invariance import changed_columns
 from assay.claims.laws.laws import (
     LOOSE,
@@ -110,7 +111,15 @@ class RolloutCase:
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
         """Returns fresh experience from a new start, or from a state."""
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
-        scene = Scene(self.task, draw=Draw(seed, (0,)), actor=self.actor(), starts=asked)
+        return self.gather_with(self.handed(part), part, seed, asked, state)
+
+    def handed(self, part: Any) -> Handed:
+        """Returns the models that the part declares."""
+        return Handed(part.models, self.task.spec)
+
+    def gather_with(self, models: Handed, part: Any, seed: int, starts: np.ndarray, state: Any) -> Experience:
+        """Returns fresh experience from these starts, with these models."""
+        scene = Scene(self.task, models, Draw(seed, (0,)), actor=self.actor(), starts=starts)
         gathered: Experience = part(scene, part.init(scene) if state is None else state)
         return gathered
 
@@ -279,10 +288,17 @@ def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
             yield f"it was shown {heard}, which is not a prompt of the task followed by what the policy wrote"
 
 
+def used(part: Any, case: RolloutCase) -> Handed:
+    """Gathers once; returns the models that were handed."""
+    models, starts = case.handed(part), STARTS if part.num_starts else STARTS[:0]
+    case.gather_with(models, part, 1, starts, None)
+    return models
+
+
 STATE = continuing(
     lambda part, case: part.init(Scene(case.task)), lambda part, case, state, time: case.gather(part, state=state)
 )
-LAWS = (runs, gathers, recorded, seeded, masked, subset, by_start, STATE.resumes, framed, unhinted)
+LAWS = (runs, gathers, recorded, seeded, masked, subset, by_start, STATE.resumes, framed, unhinted, reads_models(used))
 ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 

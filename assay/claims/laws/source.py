@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.laws.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
+from assay.claims.laws.handed import Handed, reads_models
 from assay.claims.laws.invariance import changed_columns
 from assay.claims.laws.laws import Contract, Finding, Unsuited, declares, law, runs
 from assay.claims.laws.rollout import brief_cartpole
@@ -38,6 +39,10 @@ class SourceCase:
     name: str
     task: Task
     fresh: Experience
+
+    def handed(self, part: Any) -> Handed:
+        """Returns the models that the part declares, for the spaces of the experience."""
+        return Handed(part.models, TOKENS if "tokens" in self.fresh.context else TORQUES)
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,9 @@ def marked(batch: Experience) -> Experience:
 def step(part: Any, case: SourceCase, state: Any, number: int) -> list[Experience]:
     """Returns the batches of one step."""
     fresh = replace(case.fresh, reward=case.fresh.reward + 10_000 * number * case.fresh.mask)
-    return [batch.map(torch.clone) for batch in part(Scene(case.task, draw=Draw(3, (number,)), fresh=fresh), state)]
+    models = case.handed(part)
+    batches = part(Scene(case.task, models, Draw(3, (number,)), fresh=fresh), state)
+    return [batch.map(torch.clone) for batch in batches]
 
 
 def rewards(batches: list[Experience]) -> Tensor:
@@ -163,12 +170,20 @@ def each_epoch(part: Any, case: SourceCase) -> Iterator[str]:
 def unmodified(part: Any, case: SourceCase) -> Iterator[str]:
     """Neither when it is taken in nor when batches are drawn."""
     fresh = case.fresh.map(torch.clone)
-    list(part(Scene(case.task, draw=Draw(3), fresh=fresh), part.init(Scene(case.task))))
+    models = case.handed(part)
+    list(part(Scene(case.task, models, Draw(3), fresh=fresh), part.init(Scene(case.task))))
     yield from changed_columns(case.fresh, fresh)
 
 
+def used(part: Any, case: SourceCase) -> Handed:
+    """Draws one step's batches; returns the models that were handed."""
+    models = case.handed(part)
+    list(part(Scene(case.task, models, Draw(3), fresh=case.fresh), part.init(Scene(case.task))))
+    return models
+
+
 STATE = continuing(lambda part, case: part.init(Scene(case.task)), step)
-SOURCE = Contract("source", (runs, yields, own, each_epoch, *STATE, unmodified), source_cases)
+SOURCE = Contract("source", (runs, yields, own, each_epoch, *STATE, unmodified, reads_models(used)), source_cases)
 
 
 def check_source(part: Any, task: Task | None = None) -> list[Finding]:

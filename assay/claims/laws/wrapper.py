@@ -68,9 +68,7 @@ class WrapperCase:
         """Returns (action, logp) of some rows."""
         actor = self.wrapped(part)
         with torch.no_grad():
-            decided: tuple[Tensor, Tensor] = actor.act(
-                self.contexts(rows), None if mode else self.uniform(actor, rows)
-            )
+            decided: tuple[Tensor, Tensor] = actor.act(self.contexts(rows), None if mode else self.uniform(actor, rows))
         return decided
 
     def impossible(self, part: Any) -> Iterator[str]:

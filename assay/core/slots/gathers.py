@@ -1,4 +1,9 @@
-"""Slots of parts that gather experience: rollouts, exploration, curricula, sources, and tasks of phases."""
+"""Slots of parts that gather experience: rollouts, exploration, curricula, sources, and tasks of phases.
+
+A rollout, an exploration, a curriculum or a source may read models before the update, as rewards may: those in
+`models`, by default all that its settings and parts name (`model_name`), through `scene.models`. It gets them without
+gradient; a plan without one of them is an error, and so is a run in which it changed one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from assay.core.record import Experience, State
+from assay.core.settings import models_read
 from assay.core.slots.policies import Wrapper
 from assay.core.slots.scene import Scene
 from assay.core.slots.tasks import Task
@@ -28,6 +34,11 @@ class Rollout(Protocol):
     @property
     def num_starts(self) -> int:
         """Number of starts requested from the curriculum (0: the rollout chooses its own)."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models it reads through `scene.models`."""
+        return tuple(models_read(self))
 
     @property
     def writes(self) -> Collection[str]:
@@ -74,6 +85,11 @@ class Explore(Protocol):
 
     slot: ClassVar[str] = "explore"
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models it reads through `scene.models`."""
+        return tuple(models_read(self))
+
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run; it is saved with the rollout's state."""
         return {}
@@ -102,6 +118,11 @@ class Curriculum(Protocol):
 
     slot: ClassVar[str] = "curriculum"
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models it reads through `scene.models`."""
+        return tuple(models_read(self))
+
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run."""
         return {}
@@ -121,6 +142,11 @@ class Source(Protocol):
     """
 
     slot: ClassVar[str] = "source"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models it reads through `scene.models`."""
+        return tuple(models_read(self))
 
     @property
     def writes(self) -> Collection[str]:

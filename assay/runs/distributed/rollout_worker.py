@@ -62,8 +62,9 @@ class Lost(Exception):
 
 
 def models_of(recipe: Recipe) -> tuple[str, ...]:
-    """Returns the models that gathering uses: the acting policy, and those that rewards read."""
-    return tuple(dict.fromkeys([recipe.behaviour, *(name for part in recipe.rewards for name in part.models)]))
+    """Returns the models that gathering uses: the acting policy, and those that the rollout and rewards read."""
+    parts = (*recipe.rewards, *((recipe.rollout,) if recipe.rollout else ()))
+    return tuple(dict.fromkeys([recipe.behaviour, *(name for part in parts for name in part.models)]))
 
 
 def for_sampling(recipe: Recipe) -> Recipe:
