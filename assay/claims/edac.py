@@ -1,0 +1,61 @@
+"""Claims of edac: its losses by hand, exact and measured claims, mutants. Axes: B sequences, T decisions, N critics."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
+from assay.claims.probes import steps
+from assay.methods.edac import Diversity, recipe
+from assay.parts import Log
+from assay.tasks.control.pendulum import pendulum
+
+
+def losses_by_hand(seen: probes.Seen, weight: float = 0.5) -> dict[str, Tensor]:
+    """Returns the losses of critics, actor and temperature; cosines one pair of critics after the other."""
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    b, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    soft = q(models["q_target"], step.after, b).amin(0) - models["temperature"].log_value.exp() * logp
+    action = step.action.clone().requires_grad_()
+    values = q(models["q"], step.now, action)
+    error = values - step.target(0.99, soft)
+    slopes = [steps.HALF * torch.autograd.grad(one.sum(), action, create_graph=True)[0] for one in values]
+    pairs = [torch.nn.functional.cosine_similarity(slopes[i], slopes[j], -1, 1e-12)
+             for i in range(len(slopes)) for j in range(len(slopes)) if i != j]
+    alike = torch.stack(pairs).sum(0) / (len(slopes) - 1) if pairs else torch.zeros(())
+    critic = step.mean(error.square()) / 2 + weight * step.mean(alike)
+    return {"critic": critic, "actor": steps.sac_actor(seen, least=2.0)}
+
+
+def schedule_gap() -> float:
+    trained, targets = {"actor": 1, "q": 1, "temperature": 1}, {"q_target": ("q", 0.005, 1)}
+    return probes.schedule_gap(recipe(), probes.transitions(dtype=torch.float32), probes.BOX_SPEC, trained, targets)
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand,
+                      partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
+        same_gradient("with three critics and another weight too", partial(recipe, critics=3, diversity=2.0),
+                      partial(losses_by_hand, weight=2.0), partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
+        same_gradient("without diversity its gradients are those of sac with ten critics", partial(recipe,
+                      diversity=0.0), partial(losses_by_hand, weight=0.0), partial(probes.transitions, num=64),
+                      probes.BOX_SPEC, 1e-6, of="variants"),
+        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
+        Measured("on an expert's log it scores higher than as many critics without diversity", "pendulum",
+                 recipe(log=Log(20, noise=0.1)), recipe(log=Log(20, noise=0.1), diversity=0.0), seeds=5, minutes=8,
+                 steps=150, about=About.HEADLINE),
+    ),
+    mutants=(
+        Edit("slopes are not normalised", Diversity.__call__, "slope / (slope.norm(dim=-1, keepdim=True) + TINY)",
+             "slope"),
+        Edit("each critic with itself too", Diversity.__call__, " - slope.square().sum((0, -1))", ""),
+        Edit("the critics are made alike", Diversity.__call__, "self.weight * alike.sum()",
+             "-self.weight * alike.sum()"),
+        Edit("slopes in the task's units", Diversity.__call__, "q.units.of_task(action_NBTA)",
+             "action_NBTA * q.units.half_range.mean() + q.units.centre"),
+    ),
+)
