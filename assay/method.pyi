@@ -88,6 +88,9 @@ from assay.recipes.presets import (
 from assay.recipes.rlpd import (
     CRITIC_BODY as CRITIC_BODY, OPTIMIZER as OPTIMIZER, TARGETS as TARGETS, mixed as mixed, rlpd as rlpd,
 )
+from assay.recipes.value_range import (
+    ANSWERS as ANSWERS, BinsOfTask as BinsOfTask, SPARE as SPARE, UNKNOWN as UNKNOWN, reach_of as reach_of,
+)
 from assay.rollouts import text as text
 from assay.rollouts.completions import complete as complete
 from assay.rollouts.episodes import decided_again as decided_again

@@ -13,8 +13,8 @@ from assay.claims import About, Average, Claims, Computed, Edit, Exact, Expect, 
 from assay.claims.probes import steps
 from assay.datasets.recorded import with_statistics
 from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Box, Context, Experience, ModelSpec, Recipe, Spec, Task
-from assay.method import random, recipes
-from assay.methods.hl_gauss import BinsOfData, CrossEntropy, HlGauss, classified_cql, cross_entropy, hl_gauss, reach_of
+from assay.method import random, reach_of, recipes
+from assay.methods.hl_gauss import BinsOfData, CrossEntropy, HlGauss, classified_cql, cross_entropy, hl_gauss
 from assay.models import Bins, Critic, Value
 from assay.runs import catalogue
 from assay.tasks.control.pendulum import pendulum

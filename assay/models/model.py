@@ -20,7 +20,7 @@ from assay.models.bodies.normalised import Normalised
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
-from assay.models.heads.bins import Bins
+from assay.models.heads.bins import Bins, Quantiles
 from assay.models.heads.bounded import Deterministic, SquashedGaussian
 from assay.models.heads.gaussian import Distribution
 from assay.models.heads.score import TextScore
@@ -41,6 +41,7 @@ class Policy(ActorSpec):
         {"body": Transformer()},
         {"head": Greedy()},
         {"head": Greedy(FEW)},
+        {"head": Greedy(Quantiles(5))},
         {"body": Perceptron((256, 256)), "head": SquashedGaussian()},
         {"body": Normalised((64, 64)), "head": SquashedGaussian()},
         {"head": Deterministic()},
@@ -68,6 +69,7 @@ class Critic(CriticSpec):
         {"head": Value(FEW)},
         {"head": ActionValue()},
         {"head": ActionValue(bins=FEW)},
+        {"head": ActionValue(bins=Quantiles(5))},
         {"body": Table(), "head": ActionValue()},
         {"body": Normalised((64, 64)), "head": ActionValue(10)},
         {"body": EYE, "head": ActionValue()},

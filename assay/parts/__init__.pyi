@@ -54,6 +54,7 @@ from assay.parts.curricula.pool import (
     Passes as Passes, Pool as Pool, PoolRule as PoolRule, Visited as Visited, in_passes as in_passes,
 )
 from assay.parts.fits.logistic import Logistic as Logistic
+from assay.parts.fits.quantile import QuantileHuber as QuantileHuber, quantile_huber as quantile_huber
 from assay.parts.fits.squared import Expectile as Expectile, Huber as Huber, Squared as Squared
 from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising, Weight as Weight
 from assay.parts.objectives.guided import (
@@ -144,7 +145,9 @@ from assay.parts.rollouts.spliced import (
 )
 from assay.parts.rollouts.stale import Stale as Stale
 from assay.parts.rollouts.standardised import Standardising as Standardising
-from assay.parts.sources.conditions import Condition as Condition, Ends as Ends, Successes as Successes
+from assay.parts.sources.conditions import (
+    Condition as Condition, Ends as Ends, Successes as Successes, WithCosts as WithCosts,
+)
 from assay.parts.sources.demonstrations import (
     DemonstratedDecisions as DemonstratedDecisions, Demonstrations as Demonstrations, Pairs as Pairs,
 )
@@ -171,6 +174,8 @@ from assay.parts.sources.with_returns import (
 from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,
-    SoftTwin as SoftTwin,
+    SoftTwin as SoftTwin, one_step_target as one_step_target, sampled_next as sampled_next,
 )
 from assay.parts.targets.recorded import Column as Column, RecordedAction as RecordedAction
+from assay.parts.targets.worst import WorstToCome as WorstToCome
+from assay.parts.wrappers.choosing import BestOf as BestOf, hashed_uniform as hashed_uniform

@@ -17,24 +17,22 @@ from assay.methods.hl_gauss import (
     BinsOfData,
     CrossEntropy,
     HlGauss,
-    Uniform,
     classified_cql,
     cross_entropy,
     gaussian_labels,
     hl_gauss,
-    reach_of,
-    two_hot_labels,
 )
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
-from assay.models.heads.bins import Bins, decoded
+from assay.models.heads.bins import Bins, decoded, two_hot_labels
 from assay.models.heads.value import Greedy, Value
 from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
 from assay.parts.targets.recorded import Column
 from assay.recipes.presets import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.value_range import Uniform, reach_of
 from assay.runs import catalogue
 from assay.runs.plan import make_plan
 from assay.tasks.control.pendulum import pendulum

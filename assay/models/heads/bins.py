@@ -1,4 +1,4 @@
-"""Numbers as means of distributions over fixed bins. Axes: M bins."""
+"""Numbers as means of distributions: over fixed bins, or given by quantiles. Axes: M bins or quantiles."""
 
 from __future__ import annotations
 
@@ -47,14 +47,46 @@ def decoded(logits_M: Tensor, bins: Bins) -> Tensor:
     return logits_M.softmax(-1) @ bins.centres(logits_M)
 
 
-def read(outputs: Tensor, bins: Bins | None) -> Tensor:
-    """Returns the outputs themselves, or the means of their bins if they are logits."""
+def midpoints(like: Tensor, num: int) -> Tensor:
+    """Returns (i + 1/2) / num, [num]: the levels of `num` quantiles of equal weight."""
+    return (torch.arange(num, dtype=like.dtype, device=like.device) + 0.5) / num
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """`num` quantiles of a return at the levels (i + 1/2) / num, whose mean is the value (arXiv:1710.10044).
+
+    They have no range that a task would have to tell. Nothing sorts them: the loss says which level each output has.
+    """
+
+    not_a_part: ClassVar[str] = "a setting of the heads"
+
+    num: int = 200
+
+
+def read(outputs: Tensor, bins: Bins | Quantiles | None) -> Tensor:
+    """Returns the outputs themselves, the means of their bins if they are logits, or the means of quantiles."""
+    if isinstance(bins, Quantiles):
+        return outputs.mean(-1)
     return outputs if bins is None else decoded(outputs, bins)
 
 
-def shape_of(bins: Bins | None) -> tuple[int, ...]:
-    """Returns the axes of one value: none, or its bins; raises AssayError if these have no range."""
-    if bins is not None and not bins.low < bins.high:
+def shape_of(bins: Bins | Quantiles | None) -> tuple[int, ...]:
+    """Returns the axes of one value: none, its bins or its quantiles; raises AssayError for bins without a range, and
+    for no quantiles.
+    """
+    if isinstance(bins, Quantiles) and bins.num < 1:
+        raise AssayError(f"a value of {bins.num} quantiles has no mean. Use 1 or more: --set bins.num=200")
+    if isinstance(bins, Bins) and not bins.low < bins.high:
         what = f"bins.low={bins.low:g} is not below bins.high={bins.high:g}, so that no value is between them"
         raise AssayError(f"{what}. Set both to the range of returns: --set bins.low=... --set bins.high=...")
     return () if bins is None else (bins.num,)
+
+
+def two_hot_labels(number: Tensor, bins: Bins) -> Tensor:
+    """Interpolates the number linearly between its two nearest centres, [..., M]: exact between the outermost
+    centres.
+    """
+    place = ((bins.clamped(number) - bins.low) / bins.width - 0.5).clamp(0.0, bins.num - 1.0).unsqueeze(-1)
+    index = torch.arange(bins.num, dtype=number.dtype, device=number.device)
+    return (1.0 - (index - place).abs()).clamp(min=0.0)

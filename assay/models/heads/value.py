@@ -1,7 +1,7 @@
-"""Values of states and of actions. Axes: B sequences, T decisions, N members, A actions, M bins.
+"""Values of states and of actions. Axes: B sequences, T decisions, N members, A actions, M bins or quantiles.
 
-With `bins` a body outputs logits over them (`outputs`), and the value is the mean of their distribution: policies,
-bootstraps and credit use the value, losses use the logits. Logits of 0 decode to the middle of the range.
+With `bins` a body outputs logits over them (`outputs`), or quantiles, and the value is the mean of the distribution:
+policies, bootstraps and credit use the value, losses use the outputs. Logits of 0 decode to the middle of the range.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body, CriticHead
 from assay.core.spaces import Context, Space, Spec
 from assay.models.action_units import ActionUnits
-from assay.models.heads.bins import Bins, read, shape_of
+from assay.models.heads.bins import Bins, Quantiles, read, shape_of
 from assay.models.heads.masks import apply_mask
 from assay.models.heads.spaces import need_discrete
 
@@ -24,7 +24,7 @@ from assay.models.heads.spaces import need_discrete
 class StateValues(nn.Module):
     """V(s)."""
 
-    def __init__(self, body: nn.Module, bins: Bins | None) -> None:
+    def __init__(self, body: nn.Module, bins: Bins | Quantiles | None) -> None:
         super().__init__()
         self.body, self.bins = body, bins
 
@@ -42,7 +42,7 @@ class StateValues(nn.Module):
 class Value(CriticHead):
     """A critic V(s), or V(tokens so far)."""
 
-    bins: Bins | None = None
+    bins: Bins | Quantiles | None = None
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         return StateValues(body.outputs(spec, Ask(shape_of(self.bins))), self.bins)
@@ -51,7 +51,7 @@ class Value(CriticHead):
 class ActionValues(nn.Module):
     """Q_i(s, a); a continuous action is an input in half-ranges (`ActionUnits`)."""
 
-    def __init__(self, body: nn.Module, space: Space, bins: Bins | None) -> None:
+    def __init__(self, body: nn.Module, space: Space, bins: Bins | Quantiles | None) -> None:
         super().__init__()
         self.body, self.units, self.bins = body, ActionUnits(space), bins
 
@@ -76,7 +76,7 @@ class ActionValue(CriticHead):
     """
 
     members: int = 2
-    bins: Bins | None = None
+    bins: Bins | Quantiles | None = None
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         if self.members < 1:
@@ -113,7 +113,7 @@ class Acting(nn.Module):
 class GreedyPolicy(Acting):
     """Q(s, .) from a body."""
 
-    def __init__(self, body: nn.Module, num_actions: int, bins: Bins | None) -> None:
+    def __init__(self, body: nn.Module, num_actions: int, bins: Bins | Quantiles | None) -> None:
         super().__init__()
         self.body, self.num_actions, self.bins = body, num_actions, bins
 
@@ -130,7 +130,7 @@ class GreedyPolicy(Acting):
 class Greedy(ActorHead):
     """An actor that is its own critic: acts greedily on its values of discrete actions."""
 
-    bins: Bins | None = None
+    bins: Bins | Quantiles | None = None
     breaks: ClassVar[dict[str, str]] = {
         "agree": "acts greedily with log-probability 0; `score` is the softmax of the values, for cloning",
         "frequencies": "acts greedily; `score` is the softmax of the values, for cloning",
