@@ -26,7 +26,7 @@ from assay.engine.guards.correctness import STANDARD, Alarm, Moment, Watch
 from assay.engine.guards.wiring import inspect_credit
 from assay.engine.loop_metrics import averages, count_sampled, credit_metrics, largest_means, means, outcome_metrics
 from assay.engine.memory import check_memory
-from assay.engine.placement import Placement, task_on
+from assay.engine.placement import Placement, task_on, with_history
 from assay.engine.updates import Slip, Update
 from assay.ops import groups
 
@@ -62,7 +62,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
-        recipe = recipe.at_limit(most_decisions(task)).at_task(task)
+        recipe, task = recipe.at_limit(most_decisions(task)).at_task(task), with_history(recipe, task)
         check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task_on(task, placement), seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)

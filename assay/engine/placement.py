@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from assay.core.slots import DeviceTask, Layered, Packing, Task
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.slots import DeviceTask, History, Layered, Packing, Recalling, RememberingTask, Task
+from assay.engine.memory import parts_below
 
 AT_ONCE = 16_384
 """Default of tokens per micro-batch on a GPU."""
@@ -65,6 +68,20 @@ def task_on(task: Task, placement: Placement) -> Task:
     """Returns the task with its simulations where the policy is, if they can be there."""
     is_moved = placement.is_on_gpu and isinstance(task, DeviceTask) and task.is_portable
     return task.on(placement.device) if is_moved and isinstance(task, DeviceTask) else task
+
+
+def with_history(recipe: Recipe, task: Task) -> Task:
+    """Returns the task with the history that the recipe's own models read; AssayError if it cannot show the past."""
+    wanted = History()
+    for _, part in parts_below(replace(recipe, before=()), "recipe"):
+        if isinstance(part, Recalling):
+            wanted = wanted | part.reads_history
+    if wanted == History():
+        return task
+    if not isinstance(task, RememberingTask):
+        what = f"recipe '{recipe.name}' reads the last {wanted.steps} decisions, and task '{task.name}' shows no past"
+        raise AssayError(f"{what}. Use a control task")
+    return task.remembering(wanted)
 
 
 def arrange(model: nn.Module, placement: Placement) -> bool:

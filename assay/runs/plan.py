@@ -17,7 +17,7 @@ from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.engine.placement import Placement
+from assay.engine.placement import Placement, with_history
 from assay.recipes.presets import CLASSIC
 from assay.runs import adapters, hardware
 from assay.runs.checks import (
@@ -184,6 +184,7 @@ def make_plan(
     files = tuple(stamped(file, found) for file in data)
     recipe = with_data(recipe, files) if files else recipe
     recipe = with_changes(recipe, found, model, options, changes)
+    found = with_history(recipe, found)
     check_plan(recipe, found, placement, options)
     start = start_of(options.cadence.from_) if options.cadence.from_ and start is None else start
     default = default_warmup(recipe, found, preset, is_trained=actor is not None or start is not None)

@@ -14,7 +14,7 @@ from assay.core.slots import Scene
 from assay.ops import random
 from assay.parts import Log, Logged, Mixed, Windows
 from assay.parts.sources.logged import gathered
-from assay.parts.sources.packed import Packed, unstacked
+from assay.parts.sources.replay import Packed, unstacked
 from assay.parts.sources.windows import places_of
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.pointmaze import LEVELS

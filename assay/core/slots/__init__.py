@@ -25,7 +25,16 @@ from assay.core.slots.models import (
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
 from assay.core.slots.policies import Certificate, Choice, Correcting, Inferring, Wrapper
-from assay.core.slots.readers import Chat, JudgeReader, LimitReader, RubricReader, TaskReader
+from assay.core.slots.readers import (
+    Chat,
+    History,
+    JudgeReader,
+    LimitReader,
+    Recalling,
+    RememberingTask,
+    RubricReader,
+    TaskReader,
+)
 from assay.core.slots.scene import ALONE, Models, Scene, logp_of
 from assay.core.slots.simulations import DeviceSimulation, ReadySimulation, Simulation
 from assay.core.slots.tasks import (
@@ -121,6 +130,7 @@ __all__ = [
     "Gate",
     "Grower",
     "Grown",
+    "History",
     "Inferring",
     "JudgeReader",
     "Keeping",
@@ -145,8 +155,10 @@ __all__ = [
     "ProxyTask",
     "RatioLevel",
     "ReadySimulation",
+    "Recalling",
     "Regression",
     "Regularizer",
+    "RememberingTask",
     "RepeatingTask",
     "ReplayableTask",
     "ResumableTask",

@@ -15,9 +15,8 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
 from assay.parts.sources.conditions import Condition, with_success
-from assay.parts.sources.packed import Packed, unstacked
 from assay.parts.sources.recordings import Described, Layout, NoisyExpert, Recording
-from assay.parts.sources.replay import from_columns, transitions
+from assay.parts.sources.replay import Packed, from_columns, transitions, unstacked
 from assay.parts.sources.scales import RewardScale, rescaled
 
 TOGETHER = 8

@@ -23,9 +23,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Scene
 from assay.parts.sources.logged import Logged, at
-from assay.parts.sources.packed import Packed
 from assay.parts.sources.relabelled import Goals
-from assay.parts.sources.replay import from_columns
+from assay.parts.sources.replay import Packed, from_columns
 
 DECISION, PAST = "mask", "past"
 RESTS = (DECISION, "place", "last")

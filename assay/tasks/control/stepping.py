@@ -19,7 +19,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import Simulation
+from assay.core.slots import History, Simulation
 from assay.core.spaces import Context, Spec
 from assay.ops.random import GOLDEN, as_uniform, hashed, mix
 from assay.rollouts.episodes import play_episodes
@@ -185,6 +185,8 @@ class SteppedTask:
     proxy: Callable[[Context], Tensor] | None = None
     on_device: Callable[..., Simulation] | None = field(default=None, repr=False)
     rewards_success: bool = False
+    history: History = field(default=History(), repr=False)
+    """What of the past contexts show; a recipe's models decide it, so the task's description leaves it out."""
     preset: str = field(default="classic", repr=False)
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
 
@@ -202,6 +204,17 @@ class SteppedTask:
         if self.on_device is None:
             raise AssayError(f"task '{self.name}' steps its simulations on the CPU. Use --device cpu")
         return replace(self, make=partial(self.on_device, device=device))
+
+    def remembering(self, history: History) -> SteppedTask:
+        """Returns the task whose contexts show this much of the past, on the CPU."""
+        from assay.tasks.control.history import remembering  # here: language tasks do not need it
+
+        if history == self.history:
+            return self
+        make, other = remembering(self.make, history, self.spec.action), self.held_out
+        other = None if other is None else remembering(other, history, self.spec.action)
+        roaming = None if self.roaming is None else self.roaming.remembering(history)
+        return replace(self, history=history, make=make, held_out=other, roaming=roaming, on_device=None)
 
     def of_split(self, num: int, split: int) -> Simulation:
         """Returns a simulation of N instances with the starts and goals of a split."""
