@@ -10,8 +10,9 @@ from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, pr
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
-from assay.methods.reinflow import Flow, FlowPolicy, gaussian, reinflow
-from assay.models import Policy, walked
+from assay.methods.reinflow import gaussian, reinflow
+from assay.models import Flow, Policy, walked
+from assay.models.heads.flow import FlowPolicy
 from assay.tasks.control.pendulum import pendulum
 
 

@@ -19,9 +19,10 @@ from assay.core.record import Draw, Need
 from assay.core.slots import PathActor
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor import Diffusion
-from assay.methods.reinflow import Flow, flow_matching, reinflow
+from assay.methods.reinflow import flow_matching, reinflow
 from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.diffusion import Diffusion
+from assay.models.heads.flow import Flow
 from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.replay import from_columns, transitions

@@ -1,10 +1,11 @@
 """Control testbeds with known optima, by name."""
 
-from assay.claims.testbeds.control import coded_rule, cost_corridor, logged_tree, random_mdp
+from assay.claims.testbeds.control import coded_rule, cost_corridor, forked, logged_tree, random_mdp
 
 LEVELS = {
     "random-mdp": random_mdp.random_mdp,
     "logged-tree": logged_tree.logged_tree,
     "cost-corridor": cost_corridor.cost_corridor,
     "coded-rule": coded_rule.coded_rule,
+    "forked": forked.forked,
 }

@@ -1,0 +1,68 @@
+"""Claims of flow-bc: its loss and its paths by hand, measured claims. Axes: B, T decisions, K = 10 steps."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
+from assay.claims.probes import steps
+from assay.claims.probes.formulas import built
+from assay.methods.flow_bc import gaussian, recipe
+from assay.models.heads.flow import FlowPolicy
+from assay.parts import Denoising, Log
+from assay.tasks.control.pendulum import pendulum
+
+
+def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
+    found: Tensor = actor.velocity.net(torch.cat((seen, steps.times(time), point), -1))
+    return found
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    data, uniform = seen.experience, seen.uniform(2, 3, tag=3)
+    time, start = uniform[..., :1].double(), steps.normal(uniform[..., 1:])
+    goal = (data.action - steps.CENTRE) / steps.HALF
+    point = (1 - time) * start + time * goal
+    found = velocity(seen.models["actor"], data.context["observation"], time, point)
+    return (found - (goal - start)).square().sum(-1)[data.mask].mean()
+
+
+def walk_gap(num: int = 10) -> float:
+    """Returns the largest gap of sampled actions to Euler steps by hand, with noise and without any."""
+    actor: Any = built(recipe(), probes.BOX_SPEC).models["actor"]
+    seen, gap = probes.transitions(num=64).context["observation"][:, 0], 0.0
+    uniform = torch.rand(64, 2 * (num + 1), generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    for given in (uniform, None):
+        noise = torch.zeros(64, num + 1, 2).double() if given is None else steps.normal(given).view(64, num + 1, 2)
+        point = noise[:, 0]
+        for k in range(num):
+            time = torch.full((64, 1), k / num, dtype=torch.float64)
+            point = point + velocity(actor, seen, time, point) / num + 1e-3 * noise[:, k + 1]
+        action, _ = actor.act({"observation": seen}, given)
+        gap = probes.worst(gap, float((action.detach() - (steps.CENTRE + steps.HALF * point.detach().clamp(-1, 1))).abs().max()))
+    return gap
+
+
+CLAIMS = Claims(
+    claims=(
+        same_gradient("its gradient is that of the formula", recipe, loss_by_hand, partial(probes.transitions, num=64),
+                      probes.BOX_SPEC, 1e-6),
+        Exact("an action is the end of ten Euler steps with noise of 0.001", walk_gap, at_most=1e-5),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
+        Measured("where the expert takes either of two ways it scores 0.3 above a Gaussian", "forked", recipe(),
+                 gaussian(), margin=0.3, seeds=5, minutes=5, steps=200, about=About.HEADLINE),
+        Measured("where the expert has one way the Gaussian is as good", "forked:balance=1", gaussian(), recipe(),
+                 margin=-0.1, seeds=5, minutes=5, steps=200, about=About.COMPONENT),
+    ),
+    mutants=(
+        Edit("the end is regressed", FlowPolicy.misfit, "(velocity - (goal - start))", "(velocity - goal)"),
+        Edit("time runs backwards", FlowPolicy.misfit, "start + time.unsqueeze(-1) * (goal - start)",
+             "goal + time.unsqueeze(-1) * (start - goal)"),
+        Edit("steps of 1", FlowPolicy.walk, "point) / self.steps", "point)"),
+        Edit("rows that are no decisions too", Denoising.__call__, "torch.where(batch.mask, self.weight(batch, view), "
+             "0.0)", "self.weight(batch, view)"),
+    ),
+)
