@@ -17,6 +17,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Origin
 from assay.core.settings import changed, children
+from assay.core.settings import read as read_part
 from assay.core.slots import OfData, OfRewards, Task
 from assay.datasets.dataset import REWARDS, Dataset
 from assay.datasets.files import read
@@ -122,8 +123,8 @@ def with_statistics(recipe: Recipe, task: Task, seed: int) -> Recipe:
     paid = [place for place in parts_of_data(recipe, OfRewards) if place[1].needs_rewards]
     if not places and not paid:
         return recipe
-    source = recipe.source
-    if not isinstance(source, Logged | Relabelled):
+    source = next((one for _, one in sources_of(recipe.source) if isinstance(one, Logged | Relabelled)), None)
+    if source is None:
         name, what = type((*places, *paid)[0][1]).__name__, "states" if places else "rewards"
         why = f"{name} needs the {what} of an offline dataset, and recipe '{recipe.name}' has none"
         raise AssayError(f"{why}. Use a method that learns from one")
@@ -141,8 +142,8 @@ def with_states(
     seen, reached = (states_of(columns, name) for name in ("observation", "achieved"))
     if seen is None:
         raise AssayError(f"task '{task.name}' has numbered states, which have no mean. Use a task that is observed")
-    for path, part in places:
-        recipe = cast(Recipe, changed(recipe, path, part.of_data(seen, reached)))
+    for path, _ in places:  # the part may have got statistics of rewards since it was found
+        recipe = cast(Recipe, changed(recipe, path, read_part(recipe, path).of_data(seen, reached)))
     return recipe
 
 
