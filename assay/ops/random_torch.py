@@ -52,8 +52,13 @@ def marks(num: int, device: torch.device | str) -> Tensor:
 
 def words(seeds: Sequence[int], path: Sequence[int | Tensor], device: torch.device | str) -> Tensor:
     """Returns the words of Draw(seed, path) of each seed, [..., S]; axes of tensor coordinates come before S."""
-    word = torch.tensor([signed(mix_plain((seed + PLAIN_GOLDEN) & ONES)) for seed in seeds], device=device)
-    for coordinate in path:
+    plain, rest = [mix_plain((seed + PLAIN_GOLDEN) & ONES) for seed in seeds], list(path)
+    while rest and isinstance(rest[0], int):  # on the host, in one number: a copy to the device would be waited for
+        mark = mix_plain((rest.pop(0) + PLAIN_GOLDEN) & ONES)
+        plain = [mix_plain(word ^ mark) for word in plain]
+    first, *others = map(signed, plain)
+    word = torch.tensor([first, *others], device=device) if others else torch.full((1,), first, device=device)
+    for coordinate in rest:
         word = folded(word, coordinate if isinstance(coordinate, int) else coordinate.unsqueeze(-1))
     return word
 
