@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +78,23 @@ COLUMNS = ("share", "added", "removed", "interaction")
 
 def show(facts: dict[str, Any], out: Console) -> None:
     """Prints the shares, the total, and how they are to be read."""
+    out.print(comparison_tables.fitted(out, partial(share_table, facts)))
+    how = "over all orders of adding the parts" if facts["complete"] else "of added and removed"
+    out.print(f"share: mean {how}; interaction: removed - added; intervals 95 %", style="dim")
+
+
+def share_table(facts: dict[str, Any], gap: str = " ") -> Table:
+    """Returns a table with one row per part; `gap` stands between a mean and its interval."""
     first, second = facts["first"], facts["second"]
     title = f"{first} - {second} on {facts['task']}: held-out score, {len(facts['seeds'])} paired seeds"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("part", "share", f"added to {second}", f"removed from {first}", "interaction"):
-        table.add_column(heading)
+    for heading in ("part", "share", f"added{gap}to {second}", f"removed{gap}from {first}", "interaction"):
+        table.add_column(heading, no_wrap=gap != " " and heading != "part")
     columns = {name: [row[name] for row in facts["rows"]] for name in COLUMNS}
     places = {name: comparison_tables.even(found) for name, found in columns.items()}
     for row in facts["rows"]:
-        numbers = (comparison_tables.coloured(row[name], places[name]) for name in COLUMNS)
+        numbers = (comparison_tables.coloured(row[name], places[name], gap) for name in COLUMNS)
         needs = f" (with {', '.join(row['needs'])})" if "needs" in row else ""
         table.add_row(Text(row["short"], style="bold").append(needs, style="not bold dim"), *numbers)
-    table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"], places["share"]))
-    out.print(table)
-    how = "over all orders of adding the parts" if facts["complete"] else "of added and removed"
-    out.print(f"share: mean {how}; interaction: removed - added; intervals 95 %", style="dim")
+    table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"], places["share"], gap))
+    return table

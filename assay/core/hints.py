@@ -90,13 +90,13 @@ MEANINGS = (
 ELSEWHERE = {
     "--seed": ("seed", "random_seed"),
     "--seeds": ("seeds", "num_seeds"),
-    "--steps": ("total_steps", "total_timesteps", "max_steps", "num_train_steps"),
+    "--steps": ("total_steps", "max_steps", "num_train_steps"),
     "--model": ("model", "model_name", "model_name_or_path"),
     "--device": ("device", "cuda"),
     "--micro-batch": ("micro_batch", "micro_batch_size", "gradient_accumulation_steps"),
     "--epochs": ("num_epochs", "num_train_epochs"),
     "--system": ("system", "system_prompt"),
-    "--decisions": ("timesteps", "env_steps", "num_env_steps"),
+    "--decisions": ("total_timesteps", "timesteps", "env_steps", "num_env_steps"),
     "--max-tokens": (
         "max_tokens", "max_new_tokens", "max_length", "max_completion_length", "max_response_length", "response_length",
     ),

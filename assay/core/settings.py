@@ -192,7 +192,11 @@ def coerced(path: str, old: Any, new: Any) -> Any:
         wanted = next(words for known, words in KINDS.items() if issubclass(kind, known))
         raise AssayError(f"{path} is {old!r}, so '{new}' has the wrong type. Use {wanted}") from None
     if text and not issubclass(kind, str):
-        raise AssayError(f"{path} is a part ({kind.__name__}), not a number. Replace it in Python: `replace`")
+        held = "" if old is None else f" ({kind.__name__})"
+        raise AssayError(
+            f"{path} is a part{held}, and '{new}' is text: --set writes numbers and words. Give a part in Python, "
+            "assay.train(dataclasses.replace(recipe, ...)), or a file: --body, --loss or --advantage FILE.py:NAME"
+        )
     return new
 
 

@@ -31,6 +31,11 @@ class SourceBandit(Curriculum):
     temperature: float = 0.1
     window: int = 300
 
+    def with_task(self, task: Task) -> "SourceBandit":
+        """Returns itself; AssayError if the task has fewer than two sources, when the run is planned."""
+        with_sources(task)
+        return self
+
     def init(self, scene: Scene) -> State:
         """Returns for each source the next start, recent |A|, and the number of sequences; AssayError if the task has
         fewer than two sources.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -122,14 +123,15 @@ def show(outcome: Outcome, console: Console) -> None:
         console.print(Text(told, style="bold"))
     for task in outcome.setup.tasks:
         mine = [row for row in rows(outcome) if row["task"] == task]
-        console.print(task_table(mine, f"{task}: {held_out_at(outcome.levels.get(task))}", first))
+        title = f"{task}: {held_out_at(outcome.levels.get(task))}"
+        console.print(fitted(console, partial(task_table, mine, title, first)))
     if is_uneven(rows(outcome)) and not outcome.setup.equal_decisions:
         console.print(
             "[yellow]arms took different numbers of decisions (environment steps, tokens); --equal-decisions reads "
             "scores where all had taken as many[/]"
         )
     if found := aggregate(outcome):
-        console.print(aggregate_table(found, first, len(outcome.setup.tasks)))
+        console.print(fitted(console, partial(aggregate_table, found, first, len(outcome.setup.tasks))))
     if outcome.decision is not None:
         for each in outcome.decision.comparisons:
             words = {
@@ -174,46 +176,58 @@ def held_out_at(level: int | None) -> str:
     return "last held-out score" if level is None else f"held-out score after {level:,} decisions"
 
 
-def task_table(found: Sequence[Mapping[str, Any]], title: str, first: str) -> Table:
-    """Returns a table with one row per arm."""
+NO_LIMIT = 10_000
+"""Columns in which any table fits."""
+
+
+def fitted(console: Console, build: Callable[[str], Table]) -> Table:
+    """Returns the table with intervals beside their means, or below them if it is wider than the console."""
+    wide = build(" ")
+    needed = console.measure(wide, options=console.options.update(max_width=NO_LIMIT)).maximum
+    return wide if needed <= console.width else build("\n")
+
+
+def task_table(found: Sequence[Mapping[str, Any]], title: str, first: str, gap: str = " ") -> Table:
+    """Returns a table with one row per arm; `gap` stands between a mean and its interval."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    several = len(found) > 1
-    headings = ["arm", "seeds", "score"] + ([f"minus {first}", f"P(better than {first})"] if several else [])
-    for heading in [*headings, "time per run", "decisions per run"]:
-        table.add_column(
-            heading, justify="right" if heading in ("seeds", "time per run", "decisions per run") else "left"
-        )
+    several, is_narrow = len(found) > 1, gap != " "
+    table.add_column("arm", overflow="fold")
+    table.add_column("seeds", justify="right", no_wrap=is_narrow)
+    for heading in ("score", *((f"minus{gap}{first}", f"P(better{gap}than {first})") if several else ())):
+        table.add_column(heading, no_wrap=is_narrow)
+    for heading in (f"time{gap}per run", f"decisions{gap}per run"):
+        table.add_column(heading, justify="right", no_wrap=is_narrow)
     places = even(row["score"] for row in found)
     minus = even(row["difference"] for row in found)
     for row in found:
-        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['seeds']}", cell(row["score"], places)]
+        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['seeds']}", cell(row["score"], places, gap)]
         if row["failed"]:
-            cells[1] = Text(f"{row['seeds']} ({row['failed']} failed)", style="red")
+            cells[1] = Text(f"{row['seeds']}{gap}({row['failed']} failed)", style="red")
         if several:
-            cells += [coloured(row["difference"], minus), share(row["improvement"])]
+            cells += [coloured(row["difference"], minus, gap), share(row["improvement"], gap)]
         cells += [duration(row["seconds"]) if row["seconds"] is not None else ""]
         cells += [f"{row['decisions']:,.0f}" if row["decisions"] is not None else ""]
         table.add_row(*cells)
     return table
 
 
-def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: int) -> Table:
-    """Returns the table over all tasks."""
+def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: int, gap: str = " ") -> Table:
+    """Returns the table over all tasks; `gap` stands between a mean and its interval."""
     table = Table(title=f"over {num_tasks} tasks", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for heading in ("arm", "seeds", "interquartile mean (share of the range)", f"P(better than {first})"):
+    for heading in ("arm", "seeds", f"interquartile mean{gap}(share of the range)", f"P(better than {first})"):
         table.add_column(heading)
     places = even(row["iqm"] for row in found)
     for row in found:
-        middle = cell(row["iqm"], places) if row["iqm"] else Text("scales differ", style="dim")
-        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, share(row["improvement"]))
+        middle = cell(row["iqm"], places, gap) if row["iqm"] else Text("scales differ", style="dim")
+        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, share(row["improvement"], gap))
     return table
 
 
-def share(estimate: Mapping[str, Any] | None) -> Text:
+def share(estimate: Mapping[str, Any] | None, gap: str = " ") -> Text:
     """Returns a probability of improvement, with its bootstrap interval only if there are enough seeds for one."""
     if estimate is not None and estimate["count"] < FEWEST_PAIRS:
         return Text(number(estimate["value"]), style="bold")
-    return cell(estimate)
+    return cell(estimate, None, gap)
 
 
 def even(column: Iterable[Mapping[str, Any] | None]) -> int | None:
@@ -221,18 +235,20 @@ def even(column: Iterable[Mapping[str, Any] | None]) -> int | None:
     return even_decimals(Estimate(**one) for one in column if one is not None and one["count"] > 1)
 
 
-def cell(estimate: Mapping[str, Any] | None, decimals: int | None = None, *, signed: bool = False) -> Text:
+def cell(
+    estimate: Mapping[str, Any] | None, decimals: int | None = None, gap: str = " ", *, signed: bool = False
+) -> Text:
     """Returns an estimate as '0.42 [0.37, 0.47]', with the decimals of its column."""
     if estimate is None or not estimate["count"]:
         return Text("")
     value, low, high = digits(Estimate(**estimate), signed=signed, decimals=decimals)
     text = Text(value, style="bold")
-    return text.append(f" [{low}, {high}]", style="dim not bold") if estimate["count"] > 1 else text
+    return text.append(f"{gap}[{low}, {high}]", style="dim not bold") if estimate["count"] > 1 else text
 
 
-def coloured(estimate: Mapping[str, Any] | None, decimals: int | None = None) -> Text:
+def coloured(estimate: Mapping[str, Any] | None, decimals: int | None = None, gap: str = " ") -> Text:
     """Returns a difference, green or red if its interval excludes zero."""
-    text = cell(estimate, decimals, signed=True)
+    text = cell(estimate, decimals, gap, signed=True)
     if estimate and estimate["count"] > 1 and (estimate["low"] > 0 or estimate["high"] < 0):
         text.stylize("green" if estimate["low"] > 0 else "red")
     return text
@@ -276,7 +292,8 @@ def print_report(data: Mapping[str, Any], out: Console) -> None:
     for task in data["tasks"]:
         level = data["comparison"]["levels"].get(task)
         unit = data["comparison"]["units"][task] + ("" if level is None else f", after {level:,.0f} decisions")
-        out.print(arm_table([row for row in rows if row["task"] == task], f"{task}: {unit}"))
+        mine = [row for row in rows if row["task"] == task]
+        out.print(fitted(out, partial(arm_table, mine, f"{task}: {unit}")))
     for row in rows:
         for one in row["failed"]:
             words = f"failed   {row['arm']} on {row['task']}, seed {one['seed']}: {one['reason']}"
@@ -298,8 +315,8 @@ def run_table(data: Mapping[str, Any]) -> Table:
     return table
 
 
-def arm_table(found: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Returns a table with one row per arm of a task, from the rows of a page's data."""
+def arm_table(found: Sequence[Mapping[str, Any]], title: str, gap: str = " ") -> Table:
+    """Returns a table with one row per arm of a task, from the rows of a page's data; `gap` stands before intervals."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     several = len(found) > 1
     first = found[0]["over"] if found else ""
@@ -309,11 +326,11 @@ def arm_table(found: Sequence[Mapping[str, Any]], title: str) -> Table:
     scores = [{"value": row["estimate"], "low": row["low"], "high": row["high"]} for row in found]
     places, apart = even_ends(scores), even_ends([row["difference"] or {} for row in found])
     for row, one in zip(found, scores, strict=True):
-        score = Text(interval_words(one, places) or "no evaluation yet")
+        score = Text(interval_words(one, places).replace(" [", f"{gap}[") or "no evaluation yet")
         score.append(" so far" if row["so_far"] else "", style="yellow")
         cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['finished']} of {row['seeds']}", score]
         if several:
-            cells.append(interval_words(row["difference"] or {}, apart, signed=True))
+            cells.append(Text(interval_words(row["difference"] or {}, apart, signed=True).replace(" [", f"{gap}[")))
         cells += ["" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "decisions")]
         table.add_row(*cells)
     return table

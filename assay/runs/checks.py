@@ -267,6 +267,7 @@ def check_arguments(task: Any, settings: Any, placement: Any, model: Any) -> Non
         raise AssayError(f"settings is {settings!r:.60}. Use a dict from names to values, such as {{'lr': 1e-4}}.")
     if not isinstance(placement, Placement):
         raise AssayError(f"placement is {placement!r:.60}. Use a Placement, such as Placement(device='cpu').")
+    check_device(placement.device)  # before files and models are read
     if model is not None and not isinstance(model, str):
         raise AssayError(f"model is {model!r:.60}. Use the folder or hub id of a pretrained model.")
     if isinstance(task, str) and max(map(len, task.split("/"))) > LONGEST_NAME:

@@ -42,7 +42,8 @@ def known_method(name: str) -> tuple[str, str]:
     asked, sign, variant = name.lower().replace("_", "-").partition(":")
     key = method_index.key_of(asked)
     if key is None or (sign and not variant):
-        known = [*method_index.names(), *metadata.entry_points(group=METHODS).names]
+        first = [entry.key for entry in method_index.entries().values() if entry.start_for]  # of equally near names
+        known = [*first, *method_index.names(), *metadata.entry_points(group=METHODS).names]
         short = [full for full in known if full.endswith(f":{asked}")]
         meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
         raise unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")

@@ -110,8 +110,8 @@ def test_show_lists_the_settings_only_where_all_are_wanted(assay: Command) -> No
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        (["imitation"], {"sft", "bc"}),
-        (["--family", "imitation"], {"sft", "bc"}),
+        (["long context"], {"delethink", "longrlvr", "t-ppo"}),
+        (["--family", "long context"], {"delethink", "longrlvr", "t-ppo"}),
         (["--changes", "certificate"], {"hc-rlhf"}),
         (["--changes", "reward", "--kind", "language", "--family", "preference"], {"arenarl", "mpo-meta", "spct-grm"}),
         (
@@ -509,6 +509,7 @@ OTHERS = {
     "a command of another program": (["install"], "there is no command 'install'. (see 'assay --help')"),
     "a method in the place of a family": (["list", "grpo"], "a method, not a family. To read about it: assay show"),
     "show an unknown method": (["show", "grpoo"], "Did you mean 'grpo'?"),
+    "two methods are as near; one is to start with": (["show", "gpo"], "Did you mean 'grpo'?"),
     "a family that is not": (["list", "foo"], "Choose one of: credit assignment"),
     "two families": (["list", "safe", "--family", "offline"], "the family is 'safe' and --family 'offline'"),
     "a slot that no method changes": (["list", "--changes", "foo"], "--changes is 'foo'"),

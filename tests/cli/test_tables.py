@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from assay.claims import headline_texts
 from assay.claims.find import find_claims
 from assay.cli import main as cli
 from assay.core.settings import describe
-from assay.report import claims, method_tables, methods, overview, tables
+from assay.report import claims, comparison, method_tables, methods, overview, tables
 from assay.report.units import effect_unit, effect_words
 from assay.runs import catalogue
 from assay.statistics.intervals import Estimate, mean_interval
@@ -111,6 +113,25 @@ def test_train_prints_the_row_over_seeds(tmp_path: Path, capsys: pytest.CaptureF
     words = ["train", "reinforce", "--task", "bandit", "--steps", "2", "--seeds", "2", "--out", str(tmp_path / "runs")]
     assert cli.main(words) == 0
     assert "over 2 seeds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_comparison_has_whole_intervals_on_80_columns(width: int) -> None:
+    def about(mean: float, radius: float) -> dict[str, float]:
+        return vars(Estimate(mean, mean - radius, mean + radius, 5))
+
+    same = {"task": "sorting-5", "seeds": 5, "failed": 0, "seconds": 123.0, "decisions": 10242.0}
+    rows = [same | {"arm": "grpo", "score": about(0.508, 0.005), "difference": None, "improvement": None}]
+    apart = {"difference": about(0.05, 0.0412), "improvement": about(0.7, 0.2), "seconds": 4321.0}
+    rows.append(same | {"arm": "median-grpo", "score": about(0.558, 0.005), "failed": 1} | apart)
+    out = Console(width=width)
+    with out.capture() as captured:
+        out.print(comparison.fitted(out, partial(comparison.task_table, rows, "sorting-5", "grpo")))
+    printed = captured.get()
+    assert max(map(len, printed.splitlines())) <= width
+    for words in ("[0.503, 0.513]", "[0.553, 0.563]", "[0.5, 0.9]", "(1 failed)", "1:12:01"):
+        assert words in printed
+    assert ("0.508 [0.503, 0.513]" in printed) is (width > 80), "beside the mean where there is room"
 
 
 def test_a_console_that_is_no_terminal_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.dump import SourceBandit
 from assay.runs import catalogue
+from assay.runs.plan import make_plan
 from assay.tasks.language.mixture import mixture
 from assay.tasks.language.sorting import sorting
 from assay.tasks.language.textfile import textfile
@@ -117,3 +118,5 @@ def test_a_file_with_a_field_source_has_sources_and_one_without_is_refused(tmp_p
         SourceBandit().init(Scene(textfile(str(without))))
     with pytest.raises(AssayError, match="have no field 'source'"):
         SourceBandit().init(Scene(textfile(str(some))))
+    with pytest.raises(AssayError, match=r"has none\. Add a field `source`"):  # before any run of a comparison
+        make_plan("dump", str(without))

@@ -46,8 +46,10 @@ TASKS = {
     CONTINUOUS.name: "pendulum",
     TABLE.name: "chain",
 }
+SOURCED = {"dump": "sorting-3-to-8"}
+"""Methods that choose between the sources of a task."""
 PAIRS = [
-    (name, TASKS[world.name])
+    (name, SOURCED.get(name, TASKS[world.name]))
     for name, method in sorted(catalogue.methods().items())
     for world in method.presets
     if world is not PREFERENCES

@@ -89,7 +89,8 @@ class Pretrained(Sequences):
         limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
         if spec.horizon > limit:
             what = f"model '{self.path}' reads {limit} tokens, the task needs {spec.horizon}"
-            raise AssayError(f"{what}. Lower --max-tokens, --tool-bytes of tools, max_reply of own conversations")
+            fix = "Lower --max-tokens; with tools --tool-calls or --tool-bytes; max_reply of own conversations"
+            raise AssayError(f"{what}. {fix}")
         return network
 
 

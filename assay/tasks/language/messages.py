@@ -20,7 +20,7 @@ KEPT = ("tool_call_id", "name", "reasoning_content")
 
 def usual(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a row under the usual names: `conversations` of from and value (ShareGPT) as `messages`, instruction,
-    input and output (Alpaca) and a prompt with a completion as `prompt` and `answer`.
+    input and output (Alpaca), a problem, and a prompt with a completion as `prompt` and `answer`.
     """
     found = dict(row)
     turns = found.get("conversations")
@@ -29,6 +29,8 @@ def usual(row: Mapping[str, Any]) -> dict[str, Any]:
     if {"instruction", "output"} <= found.keys() and not found.keys() & {"prompt", "messages", "answer"}:
         told = [str(found.pop(name)) for name in ("instruction", "input") if found.get(name)]
         found["prompt"], found["answer"] = "\n\n".join(told), found.pop("output")
+    if "problem" in found and not found.keys() & {"prompt", "question", "messages", "text", "chosen"}:
+        found["prompt"] = found.pop("problem")
     if {"prompt", "completion"} <= found.keys() and not found.keys() & {"answer", "label", "score", "chosen"}:
         said = found.pop("completion")
         is_message = isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict)

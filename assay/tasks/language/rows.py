@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from assay.core.errors import AssayError
 from assay.rollouts import text
 from assay.rollouts.text import Conversation, Message, Said
+from assay.tasks.language.arithmetic import FINAL
 from assay.tasks.language.messages import encodable, messages_of, usual, with_trained
 from assay.tasks.language.sources import lines_of
 
@@ -159,7 +160,7 @@ def question_and_answer(columns: tuple[str, str]) -> Reader:
             return prompt_of(row, columns[0], where), "", ""
         if columns[0] != "messages":
             prompt, answer = prompt_of(row, columns[0], where), answers_of(row, columns[1], where)[0]
-            return prompt, answer, answer
+            return prompt, answer, worked_out(row, answer, where) if columns[1] == ANSWER else answer
         messages, tools = messages_of(row.get("messages"), "messages", where), tools_of(row, where)
         given = answers_of(row, columns[1], where)[0] if columns[1] in row else ""
         if messages[-1].role != "assistant" and given:
@@ -169,6 +170,17 @@ def question_and_answer(columns: tuple[str, str]) -> Reader:
         return Conversation(before, tools), given or last.shown, Said(last)
 
     return read
+
+
+def worked_out(row: Mapping[str, Any], answer: str, where: str) -> str:
+    """Returns the demonstration of a row: the answer; or the text `solution` beside a plain one, which ends in `####`
+    and the answer unless it has that mark already.
+    """
+    found = row.get("solution")
+    if not isinstance(found, str) or not found.strip() or FINAL in answer:
+        return answer
+    found = checked_text(found.rstrip(), "solution", where)
+    return found if FINAL in found else f"{found}\n{FINAL} {answer}"
 
 
 def answers_of(row: Mapping[str, Any], column: str, where: str) -> list[str]:

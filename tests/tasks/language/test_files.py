@@ -52,6 +52,19 @@ def test_a_row_may_list_several_right_answers(tmp_path: Path) -> None:
     assert (item.answer, item.demonstration) == ("1.5", "1.5")
 
 
+def test_a_solution_beside_the_answer_is_the_demonstration_and_verifies(tmp_path: Path) -> None:
+    rows = [{"problem": f"after {k}?", "solution": f"add 1 to {k}", "answer": str(k + 1)} for k in range(18)]
+    rows += [{"problem": "2 + 2?", "solution": "two pairs\n#### 4", "answer": "4"}]
+    rows += [{"problem": "2 + 3?", "solution": "facts of a row", "answer": "by hand\n#### 5"}]
+    task: Any = catalogue.find_task(written(tmp_path / "a.jsonl", rows))
+    shown = {one.prompt: (one.answer, one.demonstration) for one in task.items.rows}
+    assert shown["after 3?"] == ("4", "add 1 to 3\n#### 4")
+    assert shown["2 + 2?"] == ("4", "two pairs\n#### 4")
+    assert shown["2 + 3?"] == ("5", "by hand\n#### 5")
+    assert {task.items.verify(one, one.demonstration).value for one in task.items.rows} == {1.0}
+    assert task.items.rows[3].facts["solution"] == "add 1 to 3"
+
+
 # ---------------------------------------------------------------------------------------------------- conversations
 @pytest.mark.parametrize(
     ("row", "messages", "answer", "demonstration"),
