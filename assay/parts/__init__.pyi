@@ -178,4 +178,6 @@ from assay.parts.targets.one_step import (
 )
 from assay.parts.targets.recorded import Column as Column, RecordedAction as RecordedAction
 from assay.parts.targets.worst import WorstToCome as WorstToCome
+from assay.parts.wrappers.choosing import BestOf as BestOf
+from assay.parts.targets.worst import WorstToCome as WorstToCome
 from assay.parts.wrappers.choosing import BestOf as BestOf, hashed_uniform as hashed_uniform

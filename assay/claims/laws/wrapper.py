@@ -229,18 +229,21 @@ def corrects(part: Any) -> bool:
 
 @law("at strength 0 it is the actor to the bit, and not at its own strength", corrects)
 def uncorrected(part: Any, case: WrapperCase) -> Iterator[str]:
-    """With and without random numbers."""
-    models = case.models(part)
+    """With and without random numbers; among models, and among others that say the opposite."""
+    models, moved = case.models(part), 0
     none, actor, own = replace(part, strength=0.0).around(models), models[part.actor], part.around(models)
-    moved = 0
-    for uniform in (case.uniform(actor), None):
+    for sign in (1.0, -1.0):
         with torch.no_grad():
-            plain = actor.act(case.contexts(), uniform)[0]
-            if not torch.equal(none.act(case.contexts(), uniform)[0], plain):
-                yield f"at strength 0 it decides otherwise than the actor, which takes {shown(plain)}"
-            moved += int((own.act(case.contexts(), uniform)[0] != plain).sum())
+            for model in (model for name, model in models.items() if name != part.actor):
+                for parameter in list(model.parameters())[-2:]:
+                    parameter.mul_(sign)
+            for uniform in (case.uniform(actor), None):
+                plain = actor.act(case.contexts(), uniform)[0]
+                if not torch.equal(none.act(case.contexts(), uniform)[0], plain):
+                    yield f"at strength 0 it decides otherwise than the actor, which takes {shown(plain)}"
+                moved += int((own.act(case.contexts(), uniform)[0] != plain).sum())
     if part.strength and not moved:
-        yield f"at strength {part.strength:g} it corrects none of {2 * ROWS} decisions"
+        yield f"at strength {part.strength:g} it corrects none of {4 * ROWS} decisions"
 
 
 @law("its decisions carry no gradient, inside and outside of training alike", corrects)

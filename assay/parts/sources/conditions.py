@@ -44,6 +44,21 @@ class Successes(Condition):
 
 
 @dataclass(frozen=True)
+class WithCosts(Condition):
+    """Data with a column of costs: without it every state would count as safe.
+
+    Source: arXiv:2401.10700. Assumes costs of at least 0. Degenerate: no dataset lacks none.
+    """
+
+    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
+        if any("cost" not in columns for columns in datasets):
+            raise AssayError(
+                f"this method learns from costs, and the data of task '{task.name}' have no column 'cost'. Use a task "
+                "with costs such as steered-hazards, a file with costs, or iql"
+            )
+
+
+@dataclass(frozen=True)
 class Ends(Condition):
     """Data in which some decision is terminal, or none is; the reason tells users why, and what to use instead.
 

@@ -1,0 +1,1 @@
+"""Shared parts: policies around trained models."""
