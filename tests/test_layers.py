@@ -69,7 +69,7 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
     "huggingface_hub": {"models.pretrained"},
     "math_verify": {"tasks.language.math_answers"},
-    "pyarrow": {"tasks.language.sources"},
+    "pyarrow": {"tasks.language.sources", "tasks.adapters"},
     "duckdb": {"tasks.language.sql"},
     **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
     "ray": {"runs.distributed.ray_cluster"},

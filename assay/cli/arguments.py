@@ -122,7 +122,7 @@ def add_trust_option(one: argparse.ArgumentParser) -> None:
 
 
 def add_data_commands(one: argparse.ArgumentParser) -> None:
-    """Adds `assay data make, convert, describe`."""
+    """Adds `assay data make, convert, describe, alter`."""
     what = one.add_subparsers(dest="data_command", required=True, parser_class=Parser, metavar="COMMAND")
     text = "generate offline datasets of a task from a seed, with agents trained here"
     make = what.add_parser("make", help=text, description=text)
@@ -155,5 +155,13 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--reference", metavar="FILE", help="dataset whose state-action pairs are SACo 1, such as the replay of a run"
     )
-    for command in (make, convert, show):
+    text = "write a dataset altered by rules, which the new file names with the hash of the old one"
+    alter = what.add_parser("alter", help=text, description=text)
+    alter.add_argument("file", metavar="FILE", help=".safetensors, .npz, .hdf5, a folder, or minari:ID")
+    rules = "corrupted:what=reward,share=0.3,size=1; filtered:share=0.1,of=best; action-free:share=0.9,of=best; completed; "
+    rules += "mixed:other=FILE,share=0.5; delayed:steps=10"
+    alter.add_argument("rules", nargs="+", metavar="RULE", help=f"{rules}; several are applied in order")
+    alter.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
+    alter.add_argument("--out", type=Path, required=True, metavar="TARGET", help="the new file")
+    for command in (make, convert, show, alter):
         command.add_argument("--json", action="store_true", help="print JSON for programs")

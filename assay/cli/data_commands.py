@@ -15,8 +15,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.core.spaces import Box
-from assay.datasets import agents, files, made
+from assay.datasets import agents, altered, files, made
 from assay.datasets.dataset import Dataset
+from assay.datasets.flaws import flaws
 from assay.recipes.presets import Preset
 from assay.report.dataset_quality import measure
 from assay.report.datasets import print_datasets
@@ -92,6 +93,16 @@ def convert(options: argparse.Namespace) -> int:
     return show([files.write(files.read(options.source), options.target)], options.json)
 
 
+def alter(options: argparse.Namespace) -> int:
+    """`assay data alter`: writes a file altered by rules, in order."""
+    checked_seed(options.seed)
+    rules = tuple(altered.rule_of(text) for text in options.rules)
+    data = files.read(options.file)
+    if options.out.exists():
+        raise AssayError(f"--out {options.out} exists. Name a new file")
+    return show([files.write(altered.altered(data, rules, options.seed), options.out)], options.json)
+
+
 def describe(options: argparse.Namespace) -> int:
     """`assay data describe`."""
     task = catalogue.find_task(options.task) if options.task else None
@@ -107,7 +118,7 @@ def show(addresses: Sequence[str | Path], as_json: bool, task: Task | None = Non
         rows[0].check_fits(task.spec, task.name)
     measured = measure(rows, task, against)
     found: list[dict[str, Any]] = [
-        {"file": str(address), "reference": reference} | one.summary() | more
+        {"file": str(address), "reference": reference} | one.summary() | more | {"flaws": flaws(one)}
         for address, one, more in zip(addresses, rows, measured, strict=True)
     ]
     if as_json:
@@ -127,4 +138,9 @@ def check_alike(names: Sequence[str], rows: Sequence[Dataset]) -> None:
                 raise AssayError(f"{told}. Describe files of one task together")
 
 
-COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {"make": make, "convert": convert, "describe": describe}
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "make": make,
+    "convert": convert,
+    "describe": describe,
+    "alter": alter,
+}

@@ -23,7 +23,7 @@ from assay.core.spaces import Box, Discrete, Spec
 from assay.parts.sources.replay import transitions
 
 NEEDED = ("observation", "action", "reward", "terminal", "truncated", "next_observation")
-OPTIONAL = ("cost", "success", "logp", "achieved", "next_achieved", "goal")
+OPTIONAL = ("cost", "success", "logp", "achieved", "next_achieved", "goal", "acted")
 REWARDS = "rewards"
 """The entry of `about` that is False if the data have no rewards: the column `reward` is zeros then."""
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -35,7 +35,7 @@ class Dataset:
 
     `success` is true in rows whose decision solved the task; an end alone does not say so, since a fall is one too. In
     data of tasks with goals `achieved` and `next_achieved` are the positions of both observations in goal space, and
-    `goal` is the goal that the decision was for.
+    `goal` is the goal that the decision was for. `acted` is false in rows whose action was not recorded.
     """
 
     observation: Tensor
@@ -50,6 +50,7 @@ class Dataset:
     achieved: Tensor | None = None
     next_achieved: Tensor | None = None
     goal: Tensor | None = None
+    acted: Tensor | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

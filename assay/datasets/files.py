@@ -1,9 +1,9 @@
 """Reads and writes offline datasets; the file's ending selects the format. Nothing is ever unpickled.
 
-NAME.safetensors   our own format: the columns and their description NAME.npz           the same columns for numpy
-NAME.hdf5, .h5     D4RL's layout: observations, actions, rewards, terminals, timeouts, next_observations FOLDER
-Minari's local layout: FOLDER/data/main_data.hdf5 and metadata.json minari:ID          a Minari dataset, by its
-package (read only)
+NAME.safetensors is our own format, the columns and their description; NAME.npz the same columns for numpy, or
+OGBench's; NAME.hdf5 and .h5 D4RL's layout (observations, actions, rewards, terminals, timeouts, next_observations); a
+FOLDER Minari's local layout (data/main_data.hdf5 and metadata.json) or LeRobot's (meta/info.json and tables in data/),
+which is only read, as is minari:ID, a Minari dataset by its package.
 
 Axes: N rows of a column.
 """
@@ -26,12 +26,12 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.datasets.dataset import NEEDED, OPTIONAL, REWARDS, Dataset
-from assay.tasks.adapters import hdf5
+from assay.tasks.adapters import hdf5, lerobot
 
 MINARI = "minari:"
 HDF5 = (".hdf5", ".h5")
 ABOUT, HASH = "assay", "hash"
-FLAGS, NUMBERS = ("terminal", "truncated", "success"), ("reward", "logp")
+FLAGS, NUMBERS = ("terminal", "truncated", "success", "acted"), ("reward", "logp")
 """Columns of true or false, and of one number in each row."""
 
 
@@ -50,7 +50,8 @@ def read(address: str | Path) -> Dataset:
         if not path.exists():
             raise AssayError("there is no such file or folder")
         if path.is_dir():
-            return from_arrays(*hdf5.read_minari(path))
+            is_table = (path / "meta" / "info.json").is_file()
+            return from_arrays(*(lerobot.read_lerobot(path) if is_table else hdf5.read_minari(path)))
         if path.suffix in HDF5:
             return from_arrays(*hdf5.read_file(path))
         if path.suffix == ".npz":

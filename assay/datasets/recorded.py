@@ -75,6 +75,9 @@ def checked(file: Recorded, task: Task) -> Dataset:
             "new run"
         )
     data.check_fits(task.spec, task.name)
+    if data.acted is not None and not bool(data.acted.all()):
+        missing = f"data {file.path}: {int((~data.acted).sum())} of {len(data)} rows have no action"
+        raise AssayError(f"{missing}. Fill them in: assay data alter {file.path} completed --out FILE")
     return data
 
 

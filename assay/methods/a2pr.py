@@ -2,7 +2,7 @@
 
     actor loss = -weight * Q_1(s, mu(s)) / mean |Q_1| + pull * m * mean over dimensions of (mu(s) - c)^2
     c = b if Q_1(s, b) >= Q_1(s, a) else a,   b = vae(s, mu(s)),   m = 1 if Q_1(s, b) >= V(s) or Q_1(s, a) > V(s) else 0
-    vae loss = [Q_1(s, a) > V(s)] * mean (vae(s, a) - a)^2 + KL / 2,   V(s) fitted to r + discount * min Q of all critics
+    vae loss = [Q_1(s, a) > V(s)] * mean (vae(s, a) - a)^2 + KL / 2,   V fitted to r + discount * least Q of all critics
 
 Liu et al. 2024. Cloning poor actions holds the actor back. The autoencoder learns only actions with an advantage, makes
 one near the actor's own, and where neither has an advantage nothing pulls.

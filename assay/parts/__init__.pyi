@@ -79,6 +79,7 @@ from assay.parts.objectives.ratio import (
 )
 from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
 from assay.parts.objectives.scaled import MaximizeScaledQ as MaximizeScaledQ, ValueSize as ValueSize
+from assay.parts.objectives.scaled import MaximizeScaledQ as MaximizeScaledQ, ValueSize as ValueSize
 from assay.parts.objectives.trust import (
     Clip as Clip, DualClip as DualClip, LARGEST_LOG_RATIO as LARGEST_LOG_RATIO, NoTrust as NoTrust,
     SoftGate as SoftGate, StopGradientWeight as StopGradientWeight, Unclipped as Unclipped,
@@ -93,6 +94,7 @@ from assay.parts.regularizers.divergence import (
     EntropyBonus as EntropyBonus, KlToReference as KlToReference, KlWhereHeld as KlWhereHeld, NEVER as NEVER,
 )
 from assay.parts.regularizers.entropy import MaskedEntropy as MaskedEntropy, mean_above as mean_above
+from assay.parts.regularizers.nearness import NearRecorded as NearRecorded
 from assay.parts.regularizers.nearness import NearRecorded as NearRecorded
 from assay.parts.rewards.combine import (
     Gated as Gated, Product as Product, Rescored as Rescored, StandardisedInGroup as StandardisedInGroup,
@@ -145,6 +147,7 @@ from assay.parts.rollouts.spliced import (
 )
 from assay.parts.rollouts.stale import Stale as Stale
 from assay.parts.rollouts.standardised import Standardising as Standardising
+from assay.parts.sources.completed import Completed as Completed, InverseDynamics as InverseDynamics
 from assay.parts.sources.conditions import (
     Condition as Condition, Ends as Ends, Successes as Successes, WithCosts as WithCosts,
 )
@@ -168,6 +171,9 @@ from assay.parts.sources.scales import (
 )
 from assay.parts.sources.shown import ShownTwice as ShownTwice
 from assay.parts.sources.windows import Windows as Windows
+from assay.parts.sources.with_returns import (
+    LoggedWithReturns as LoggedWithReturns, RETURN as RETURN, recorded_returns as recorded_returns,
+)
 from assay.parts.sources.with_returns import (
     LoggedWithReturns as LoggedWithReturns, RETURN as RETURN, recorded_returns as recorded_returns,
 )

@@ -34,6 +34,8 @@ def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
         out.print(line, markup=False)
     for one in found:
         out.print(f"{one['file']}: {who(one)}", style="dim", markup=False)
+        if wrong := ", ".join(f"{name} {share:.2%}" for name, share in one.get("flaws", {}).items()):
+            out.print(f"  looks corrupted: {wrong}", markup=False)
 
 
 def meaning(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -59,4 +61,5 @@ def who(one: Mapping[str, Any]) -> str:
     if "at" in about:
         at = about["at"]
         words.append(f"by {at['agent']} at step {at['step']}, score {at['score']:.4g} ({at['share']:.0%} of its end)")
+    words += [f"altered by {one['rule']}" for one in about.get("altered", [])]
     return ", ".join([*words, shapes])

@@ -108,6 +108,9 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
     if odd:
         raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'terminal' {rows}. All columns need as many")
     columns |= {name: flags(name, columns[name]) for name in ("terminal", "truncated") if name in columns}
+    if "masks" in flat:  # OGBench: `terminals` ends an episode, `masks` is 0 where it does not bootstrap
+        ended = np.asarray(flat["masks"]).reshape(rows) == 0
+        columns["truncated"], columns["terminal"] = columns["terminal"] & ~ended, ended
     if "reward" not in columns:
         columns["truncated"] = columns["terminal"] | columns.get("truncated", False)
         columns["terminal"] = np.zeros(rows, bool)
