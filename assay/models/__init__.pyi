@@ -12,15 +12,20 @@ from assay.models.bodies.paths import (
     walked as walked,
 )
 from assay.models.bodies.perceptron import (
-    Perceptron as Perceptron, Vectors as Vectors, feature_size as feature_size, features as features,
+    Ensemble as Ensemble, Perceptron as Perceptron, Vectors as Vectors, feature_size as feature_size, features as features,
     layered as layered, perceptron as perceptron, shaped as shaped, vectors as vectors,
 )
 from assay.models.bodies.recalling import WithHistory as WithHistory
 from assay.models.bodies.reading_table import ReadingTable as ReadingTable
+from assay.models.bodies.residual import Residual as Residual, ResidualNetworks as ResidualNetworks
 from assay.models.bodies.standardised import Standardised as Standardised
+from assay.models.bodies.stacks import (
+    Blocks as Blocks, CausalStack as CausalStack, Embedding as Embedding, LinearTokens as LinearTokens, Stack as Stack,
+)
 from assay.models.bodies.table import Table as Table
 from assay.models.bodies.token_module import TokenModule as TokenModule
 from assay.models.bodies.token_table import TokenTable as TokenTable
+from assay.models.bodies.trajectory import Trajectory as Trajectory, TrajectoryOutputs as TrajectoryOutputs
 from assay.models.bodies.transformer import Transformer as Transformer
 from assay.models.heads.bins import (
     Bins as Bins, Quantiles as Quantiles, decoded as decoded, midpoints as midpoints, two_hot_labels as two_hot_labels,
@@ -30,9 +35,7 @@ from assay.models.heads.bounded import (
 )
 from assay.models.heads.categorical import Categorical as Categorical
 from assay.models.heads.diffusion import Diffusion as Diffusion
-from assay.models.heads.diffusion import Diffusion as Diffusion
 from assay.models.heads.factored import Factored as Factored
-from assay.models.heads.flow import Flow as Flow
 from assay.models.heads.flow import Flow as Flow
 from assay.models.heads.gaussian import (
     Distribution as Distribution, Gaussian as Gaussian, GaussianPolicy as GaussianPolicy,

@@ -3,8 +3,9 @@
 # ruff: noqa: I001
 # fmt: off
 from assay.parts.aggregations import (
-    Among as Among, FixedLength as FixedLength, OverDecisions as OverDecisions, OverTransitions as OverTransitions,
-    SequenceMean as SequenceMean, SequenceSum as SequenceSum, TokenMean as TokenMean, Weighed as Weighed,
+    Among as Among, ByImportance as ByImportance, FixedLength as FixedLength, OverDecisions as OverDecisions,
+    OverTransitions as OverTransitions, SequenceMean as SequenceMean, SequenceSum as SequenceSum,
+    TokenMean as TokenMean, Weighed as Weighed,
 )
 from assay.parts.constraints.cost import (
     CostCredit as CostCredit, CostCritic as CostCritic, CostToGo as CostToGo, CostValues as CostValues,
@@ -79,7 +80,6 @@ from assay.parts.objectives.ratio import (
 )
 from assay.parts.objectives.regression import RegressLogRatio as RegressLogRatio
 from assay.parts.objectives.scaled import MaximizeScaledQ as MaximizeScaledQ, ValueSize as ValueSize
-from assay.parts.objectives.scaled import MaximizeScaledQ as MaximizeScaledQ, ValueSize as ValueSize
 from assay.parts.objectives.trust import (
     Clip as Clip, DualClip as DualClip, LARGEST_LOG_RATIO as LARGEST_LOG_RATIO, NoTrust as NoTrust,
     SoftGate as SoftGate, StopGradientWeight as StopGradientWeight, Unclipped as Unclipped,
@@ -94,7 +94,6 @@ from assay.parts.regularizers.divergence import (
     EntropyBonus as EntropyBonus, KlToReference as KlToReference, KlWhereHeld as KlWhereHeld, NEVER as NEVER,
 )
 from assay.parts.regularizers.entropy import MaskedEntropy as MaskedEntropy, mean_above as mean_above
-from assay.parts.regularizers.nearness import NearRecorded as NearRecorded
 from assay.parts.regularizers.nearness import NearRecorded as NearRecorded
 from assay.parts.rewards.combine import (
     Gated as Gated, Product as Product, Rescored as Rescored, StandardisedInGroup as StandardisedInGroup,
@@ -157,7 +156,9 @@ from assay.parts.sources.demonstrations import (
 from assay.parts.sources.fresh import (
     FreshDecisions as FreshDecisions, FreshSequences as FreshSequences, need_fresh as need_fresh,
 )
+from assay.parts.sources.hindsight import Hindsight as Hindsight
 from assay.parts.sources.logged import Log as Log, Logged as Logged, at as at
+from assay.parts.sources.prioritised import Prioritised as Prioritised
 from assay.parts.sources.relabelled import (
     Goals as Goals, Mixed as Mixed, Places as Places, Play as Play, Relabelled as Relabelled,
 )
@@ -174,9 +175,6 @@ from assay.parts.sources.windows import Windows as Windows
 from assay.parts.sources.with_returns import (
     LoggedWithReturns as LoggedWithReturns, RETURN as RETURN, recorded_returns as recorded_returns,
 )
-from assay.parts.sources.with_returns import (
-    LoggedWithReturns as LoggedWithReturns, RETURN as RETURN, recorded_returns as recorded_returns,
-)
 from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,
@@ -185,5 +183,3 @@ from assay.parts.targets.one_step import (
 from assay.parts.targets.recorded import Column as Column, RecordedAction as RecordedAction
 from assay.parts.targets.worst import WorstToCome as WorstToCome
 from assay.parts.wrappers.choosing import BestOf as BestOf
-from assay.parts.targets.worst import WorstToCome as WorstToCome
-from assay.parts.wrappers.choosing import BestOf as BestOf, hashed_uniform as hashed_uniform

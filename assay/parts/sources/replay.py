@@ -18,40 +18,120 @@ from assay.core.record import COLUMNS, Draw, Experience, State
 from assay.core.slots import Scene, Source
 from assay.ops import random
 
+AHEAD = "steps_ahead"
+"""Column of transitions over several steps: how many rewards are in the sum, which is the power of the discount."""
+FOLLOWING = "following"
+
 
 @dataclass(frozen=True)
 class Replay(Source):
     """Stores the last `capacity` transitions; each step yields `updates` batches of `batch` drawn uniformly.
 
-    A transition is a sequence of two columns: the decision, and the context after it with mask false. Degenerate: it
-    yields nothing while it is empty or holds fewer than `warmup` transitions. Source: Lin 1992. Assumes off-policy
-    losses.
+    A transition is a sequence of two columns: the decision, and the context after it with mask false. With `steps` n
+    its reward is r_t + discount r_t+1 + ... and the context that after n decisions, or after the last one that is known
+    of the episode: m <= n rewards, the column `steps_ahead`, by which one-step targets bootstrap with discount^m.
+    `discount` is that of the target. A window ends with its episode: a truncated one bootstraps, a terminal one does
+    not. Degenerate: it yields nothing while it is empty or holds fewer than `warmup` transitions; with steps 1 the
+    discount is not used. Sources: Lin 1992; Sutton 1988. Assumes off-policy losses; for n > 1 that the decisions of n
+    steps are nearly the policy's.
     """
 
     capacity: int = 100_000
     batch: int = 256
     updates: int = 1
     warmup: int = 1_000
+    steps: int = 1
+    discount: float = 0.99
 
     def __post_init__(self) -> None:
         check_warmup(self.warmup, self.capacity)
+        if self.steps < 1:
+            raise AssayError(f"source.steps is {self.steps}. Use 1, or how many rewards a target sums, such as 3")
+
+    @property
+    def writes(self) -> Mapping[str, str]:
+        """The column of transitions over several steps."""
+        return {AHEAD: "BT: rewards in the sum"} if self.steps > 1 else {}
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether each transition knows the one that followed it."""
+        return self.steps > 1
 
     def init(self, scene: Scene) -> State:
         """Returns an empty buffer; its tensors are allocated when the first transitions arrive, and grow to the
         capacity.
         """
-        return {"columns": {}, "next": 0, "size": 0}
+        chain = {"open": torch.zeros(0, dtype=torch.int64)} if self.is_chained else {}
+        return {"columns": {}, "next": 0, "size": 0, **chain}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Stores the fresh transitions, then yields batches once `warmup` transitions are stored."""
         fresh, draw = scene.fresh, scene.draw
         if fresh is not None:
-            self.store(transitions(fresh), state)
+            columns = transitions(fresh)
+            if self.is_chained:
+                columns[FOLLOWING] = self.following(fresh, columns, state)
+            self.store(columns, state)
         if state["size"] < max(self.warmup, 1):
             return
         for update in range(self.updates):
-            index = integers(draw.at(4, update), state["size"], self.batch, state["columns"]["mask"])
-            yield from_columns({name: ring.index_select(0, index) for name, ring in state["columns"].items()})
+            yield from self.drawn(scene, state, draw.at(4, update))
+
+    def drawn(self, scene: Scene, state: State, draw: Draw) -> Iterator[Experience]:
+        """Yields the batch of one update."""
+        yield self.rows(integers(draw, state["size"], self.batch, state["columns"]["mask"]), state)
+
+    def rows(self, index: Tensor, state: State) -> Experience:
+        """Returns the transitions that begin in these places of the buffer."""
+        if self.steps > 1:
+            return self.windows(index, state["columns"])
+        columns = state["columns"].items()
+        return from_columns({name: ring.index_select(0, index) for name, ring in columns if name != FOLLOWING})
+
+    def windows(self, index: Tensor, ring: dict[str, Tensor]) -> Experience:
+        """Returns transitions over up to `steps` decisions."""
+        last, reward = index, ring["reward"][index, 0]
+        ahead = torch.ones_like(reward)
+        for power in range(1, self.steps):
+            onward = ring[FOLLOWING][last]
+            goes = onward >= 0
+            last = torch.where(goes, onward, last)
+            reward = reward + torch.where(goes, self.discount**power * ring["reward"][last, 0], 0.0)
+            ahead = ahead + goes
+        pairs = ((name, column) for name, column in ring.items() if name != FOLLOWING)
+        found = {name: torch.stack((column[index, 0], column[last, 1]), 1) for name, column in pairs}
+        found["reward"][:, 0] = reward
+        for name in ("terminal", "truncated"):
+            found[name][:, 0] = ring[name][last, 0]
+        return from_columns(found).add({AHEAD: ahead.unsqueeze(1).expand(-1, 2)})
+
+    def following(self, fresh: Experience, columns: dict[str, Tensor], state: State) -> Tensor:
+        """Returns the place of the transition that follows each fresh one in its episode, -1 if it is not there (yet);
+        tells those of the last step what follows them: the row continues where the context is the same, number by
+        number.
+        """
+        row, column = fresh.mask[:, :-1].nonzero(as_tuple=True)
+        count, home = len(row), row.device
+        place = (state["next"] + torch.arange(count, device=home)) % self.capacity
+        goes_on = ~(columns["terminal"] | columns["truncated"])[:, 0]
+        found, none = torch.full_like(place, -1), torch.full((len(fresh),), -1, device=home)
+        is_next = (row[1:] == row[:-1]) & (column[1:] == column[:-1] + 1) & goes_on[:-1]
+        found[:-1] = torch.where(is_next, place[1:], -1)
+        before, ring = state["open"].to(home), state["columns"]
+        if len(before) == len(fresh) and ring:
+            begins = (column == 0).nonzero().squeeze(1)
+            past = before[row[begins]]
+            there = (past >= 0) & ((past - state["next"]) % self.capacity >= count)
+            for name in (one for one in columns if one.startswith("context.")):
+                same = ring[name].to(home)[past.clamp(min=0), 1] == columns[name][begins, 0]
+                there = there & (same.flatten(1).all(1) if same.dim() > 1 else same)
+            ring[FOLLOWING] = ring[FOLLOWING].to(home)
+            ring[FOLLOWING][past[there]] = place[begins[there]]
+        ends = goes_on & (column == fresh.num_columns - 2)
+        none[row[ends]] = place[ends]
+        state["open"] = none
+        return found
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
         """Writes rows into the buffer; the oldest are overwritten first."""

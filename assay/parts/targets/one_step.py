@@ -17,8 +17,13 @@ from assay.core.slots import Target, View
 from assay.ops.distributions import normal_sample
 
 
-def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Tensor:
-    """Returns r + discount * V(s'); terminal steps do not bootstrap, truncated ones do. No gradient."""
+def one_step_target(now: Experience, value_next: Tensor, discount: float | Tensor) -> Tensor:
+    """Returns r + discount * V(s'); terminal steps do not bootstrap, truncated ones do. No gradient.
+
+    Where replay sums m rewards (`Replay.steps`), the discount is taken to the power of m, its column `steps_ahead`.
+    """
+    if "steps_ahead" in now.extra:
+        discount = discount ** now.column("steps_ahead")
     return (now.reward + discount * value_next * (~now.terminal)).detach()
 
 
