@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,22 @@ def written_rows(rows: Any) -> Path:
     lines = [json_line(row, place) for place, row in enumerate(iterate_rows(rows))]
     if not lines:
         raise AssayError('task has no rows. Give dicts such as {"prompt": ..., "answer": ...}')
-    return written_text("".join(lines), ".jsonl")
+    return written_text("".join(lines), ".jsonl", f"{name_of_rows(rows)}-")
 
 
-def written_text(text: str, ending: str) -> Path:
+def name_of_rows(rows: Any) -> str:
+    """Returns what rows are called in the names of tasks and runs: a `datasets.Dataset` by its own name, if it has one,
+    and its split; anything else is "rows".
+    """
+    info = getattr(rows, "info", None)
+    words = [getattr(info, "dataset_name", None), getattr(rows, "split", None)]
+    named = [re.sub(r"[^\w.]+", "-", str(word)).strip("-.") for word in words if word is not None and words[0]]
+    return "-".join(filter(None, named)) or "rows"
+
+
+def written_text(text: str, ending: str, begin: str = "") -> Path:
     """Returns the file of a text, named by its content; an existing one is used again."""
-    path = FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{ending}"
+    path = FOLDER / f"{begin}{hashlib.sha256(text.encode()).hexdigest()[:12]}{ending}"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -142,15 +142,16 @@ def option_names() -> dict[str, str]:
 
 
 def with_keywords(
-    options: RunOptions, placement: Placement | None, keywords: Mapping[str, Any]
+    options: RunOptions, placement: Placement | None, keywords: Mapping[str, Any], more: Sequence[str] = ()
 ) -> tuple[RunOptions, Placement | None, dict[str, Any]]:
     """Returns the options with those of the keywords in their place, the placement, and the words of the hardware
-    (device, compiled) that were given; AssayError for a name that is no option, with the nearest one.
+    (device, compiled) that were given; AssayError for a name that is no option, with the nearest one. `more` are
+    further arguments of the caller.
     """
     names, values = option_names(), dict[str, Any]()
     for word, value in keywords.items():
         if word.rstrip("_") not in names:
-            near = option_hint(word, ["--set", *map(flag, (*names, *ARGUMENTS))])
+            near = option_hint(word, ["--set", *map(flag, (*names, *ARGUMENTS, *more))])
             near = re.sub(r"--set ([\w.]+)=(X|VALUE)", r"settings={'\1': \2}", near)
             near = re.sub(r"(?<!METHOD )--([a-z-]+)", lambda found: f"{found[1].replace('-', '_')}=", near)
             raise AssayError(f"'{word}' is no option.{near or ' `assay train --help` lists the options.'}")

@@ -216,7 +216,7 @@ def train(
     """
     method, model, data = given_method(method), given_model(model), given_data(data)
     task = default_task(method, data) if task is None else given_task(task)
-    options, placement, given = with_keywords(options, placement, keywords)
+    options, placement, given = with_keywords(options, placement, keywords, ("callbacks", "sinks"))
     if placement is None or given:
         placement, options = hardware.chosen(model, options, settings or {}, placement or Placement(), **given)
     plan = make_plan(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import assay
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
+from assay.runs.given_rows import name_of_rows
 from assay.runs.keywords import Keywords, option_names, with_keywords
 from assay.runs.options import LanguageOptions, OwnOptions, RunOptions
 from assay.runs.plan import plan_of
@@ -56,6 +59,18 @@ def test_a_wrong_keyword_is_refused_in_a_sentence(keywords: dict[str, Any], matc
         with_keywords(RunOptions(), None, keywords)
 
 
+def test_an_argument_of_train_alone_is_suggested_by_train() -> None:
+    with pytest.raises(AssayError, match="Did you mean callbacks="):
+        assay.train("ppo", "cartpole", callback=print)  # type: ignore[call-arg]
+
+
+def test_rows_of_a_named_dataset_have_its_name() -> None:
+    rows = [{"prompt": "1+1=", "answer": "2"}]
+    named = SimpleNamespace(info=SimpleNamespace(dataset_name="my sums"), split="train")
+    assert [name_of_rows(one) for one in (rows, named)] == ["rows", "my-sums-train"]
+    assert name_of_rows(SimpleNamespace(info=SimpleNamespace(dataset_name=None), split=None)) == "rows"
+
+
 def test_a_placement_and_its_keywords_are_not_both_given() -> None:
     with pytest.raises(AssayError, match="placement and micro_batch are both given"):
         with_keywords(RunOptions(), Placement(), {"micro_batch": 3})
@@ -77,6 +92,7 @@ def test_rows_and_a_function_train_and_are_resumed(tmp_path: Path, monkeypatch: 
     plan = plan_of("run")
     assert plan.options.own.reward == ("python:digits",)
     assert Path(plan.config()["task"]).parent == tmp_path / "runs" / "data"
+    assert re.fullmatch(r"rows-[0-9a-f]{12}", plan.task.name)
     monkeypatch.setattr(objects, "GIVEN", {})
     with pytest.raises(
         AssayError, match=r"made with the Python object 'digits'.*assay\.resume\(folder, functions=\[digits\]\)"
