@@ -17,6 +17,7 @@ from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Progress, State, Sums, concatenate
 from assay.core.slots import Sampled, Scene, Task, Transform, most_decisions
 from assay.core.slots.scene import DISCARDED
+from assay.core.spaces import Spec, Vocabulary
 from assay.core.verifier import Metered
 from assay.engine.batch_shards import digest
 from assay.engine.engine import Engine
@@ -65,7 +66,7 @@ class Loop:
         recipe, task = recipe.at_limit(most_decisions(task)).at_task(task), with_history(recipe, task)
         check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task_on(task, placement), seed, guards
-        self.engine = Engine(recipe, task.spec, seed, placement)
+        self.engine = engine_for(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {}
         self.gatherers: Gatherers | None = None
@@ -246,6 +247,15 @@ class Loop:
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
         if self.gatherers is not None and "gatherers" in state:
             self.gatherers.restore(state["gatherers"])
+
+
+def engine_for(recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> Engine:
+    """Returns the engine of a recipe; on a GPU one with graphs, but for tokens, whose rows differ in shape."""
+    if isinstance(spec.action, Vocabulary) or not (placement.is_on_gpu and placement.captured):
+        return Engine(recipe, spec, seed, placement)
+    from assay.engine.captured import CapturedEngine  # here: a run on the CPU does not need it
+
+    return CapturedEngine(recipe, spec, seed, placement)
 
 
 def learn(
