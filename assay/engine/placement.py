@@ -70,12 +70,18 @@ def task_on(task: Task, placement: Placement) -> Task:
     return task.on(placement.device) if is_moved and isinstance(task, DeviceTask) else task
 
 
-def with_history(recipe: Recipe, task: Task) -> Task:
-    """Returns the task with the history that the recipe's own models read; AssayError if it cannot show the past."""
+def history_of(recipe: Recipe) -> History:
+    """Returns the history that the recipe's own models read."""
     wanted = History()
     for _, part in parts_below(replace(recipe, before=()), "recipe"):
         if isinstance(part, Recalling):
             wanted = wanted | part.reads_history
+    return wanted
+
+
+def with_history(recipe: Recipe, task: Task) -> Task:
+    """Returns the task with the history that the recipe's own models read; AssayError if it cannot show the past."""
+    wanted = history_of(recipe)
     if wanted == History():
         return task
     if not isinstance(task, RememberingTask):

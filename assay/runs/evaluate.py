@@ -12,9 +12,9 @@ import numpy as np
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.slots import Task, TextTask
+from assay.core.slots import History, Task, TextTask
 from assay.decoding.sampling_parameters import Decodes, Narrowing
-from assay.engine.placement import task_on
+from assay.engine.placement import history_of, task_on
 from assay.runs import catalogue, zero_shot
 from assay.runs.checks import check_placement, checked_path
 from assay.runs.given import given_task
@@ -115,12 +115,60 @@ class Inferred(Evaluation):
         return facts | mean | {"data_mean": self.in_data}
 
 
+@dataclass(frozen=True, repr=False)
+class Estimated(Evaluation):
+    """The discounted return of a policy, estimated from data without playing it (`assay.datasets.ope`)."""
+
+    data: str = ""
+    discount: float = 1.0
+    effective: float = 0.0
+
+    def lines(self) -> list[str]:
+        """Returns the sentence that the command prints."""
+        return [
+            f"{self.method} on {self.task} after {self.step} steps, {self.what} from {self.data}: return "
+            f"{formatted(self.mean)} of sampled actions, discount {self.discount:g}, from {self.mean.count} episodes, "
+            f"of which {self.effective:.1f} carry it"
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the estimate as JSON."""
+        told = {"estimator": self.what, "data": self.data, "discount": self.discount, "effective": self.effective}
+        return super().facts() | told
+
+
 def inferred(folder: Path, asked: ScoringOptions) -> Inferred:
     """Returns the scores of the policy of another reward (`assay.runs.zero_shot`)."""
     assert asked.reward is not None
     one = zero_shot.evaluate(folder, asked.reward, asked.data, asked.starts)
     told = (folder, one.method, one.task, one.step, mean_interval(one.scores), "episodes", one.scores[:, None])
     return Inferred(*told, reward=asked.reward, in_data=one.in_data)
+
+
+def estimated(subject: Subject, task: Task, asked: ScoringOptions) -> Estimated:
+    """Returns the discounted return of a policy from a file alone."""
+    from assay.datasets import ope  # here: scoring by playing does not need it
+    from assay.datasets.recorded import Recorded, checked
+
+    assert asked.ope is not None
+    assert asked.data is not None
+    plan, recipe = subject.plan, subject.plan.recipe
+    if isinstance(task, TextTask):
+        raise AssayError(f"--ope estimates returns of control tasks, and '{task.name}' has prompts. Remove it.")
+    if history_of(recipe) != History():
+        raise AssayError(f"--ope shows a policy single decisions, and '{recipe.name}' reads past ones. Remove it.")
+    data, discount = checked(Recorded(asked.data), task), discount_of(recipe)
+    one = ope.evaluated(asked.ope, subject.policy, data, task.spec, discount, seed=plan.seed)
+    mean = Estimate(one.value, one.low, one.high, one.episodes)
+    told = (subject.folder, recipe.name, task.name, subject.step, mean, asked.ope, np.empty((0, 1)))
+    return Estimated(*told, data=asked.data, discount=discount, effective=one.effective)
+
+
+def discount_of(recipe: Recipe) -> float:
+    """Returns the discount of the recipe's critics, 0.99 if they have none."""
+    targets = [vars(term).get("target") for stage in recipe.stages for term in stage.critic]
+    found = [vars(one)["discount"] for one in targets if one is not None and "discount" in vars(one)]
+    return float(found[0]) if found else 0.99
 
 
 @dataclass(frozen=True)
@@ -149,6 +197,7 @@ def evaluate(
     out: str | Path | None = None,
     reward: str | None = None,
     data: str | None = None,
+    ope: str | None = None,
     video: int = 0,
     checkpoint: str | int | None = None,
     device: str | None = None,
@@ -173,7 +222,7 @@ def evaluate(
         trust(run.folder if isinstance(run, Run) else checked_path(run, "run"))
     told = {
         "starts": starts, "samples": samples, "greedy": greedy, "temperature": temperature, "majority": majority,
-        "of": of, "votes": votes, "reward": reward, "data": data, "video": video,
+        "of": of, "votes": votes, "reward": reward, "data": data, "ope": ope, "video": video,
         "passk": ks_in_words(passk),
         "out": None if out is None else Path(out), "checkpoint": None if checkpoint is None else str(checkpoint),
     }  # fmt: skip
@@ -207,6 +256,10 @@ def evaluated(
     folder = run.folder if isinstance(run, Run) else checked_path(run, "run")
     if asked.reward is not None:
         return inferred(folder, asked)
+    if asked.ope is not None:
+        if rebuilt.device not in (None, "cpu"):
+            raise AssayError(f"--device is {rebuilt.device}, and --ope computes on the CPU. Remove it.")
+        rebuilt = replace(rebuilt, device="cpu")
     is_here = isinstance(run, Run) and asked.checkpoint is None and rebuilt == RebuiltOptions() and not settings
     plan = run.plan if isinstance(run, Run) and run.plan is not None and is_here else None
     if plan is None:
@@ -222,6 +275,8 @@ def evaluated(
     else:
         found = loaded(plan, folder, asked.checkpoint)
         subject = Subject(plan, folder, found.policy, found.reference, found.step)
+    if asked.ope is not None:
+        return estimated(subject, place, asked)
     rows = plan.placement.micro_batch if rebuilt.micro_batch is None else rebuilt.micro_batch
     with kept_traceback(folder):
         return score_policy(subject, task_on(place, plan.placement), asked, rows)

@@ -13,6 +13,8 @@ from assay.runs.options.group import Group, option
 from assay.runs.options.language import PRECISIONS
 from assay.runs.options.training import parse_settings
 
+ESTIMATORS = ("fqe", "dr", "wis")
+"""Those of `assay.datasets.ope`, which is imported, with torch, where something is estimated."""
 MOST_VIDEOS = 100
 
 
@@ -42,6 +44,11 @@ class ScoringOptions(Group):
         metavar="FILE.py:FUNCTION",
     )  # fmt: skip
     data: str | None = option(None, "infer it from this dataset instead of the run's own", metavar="FILE")
+    ope: str | None = option(
+        None, "estimate the policy's discounted return from --data and play nothing: fitted Q evaluation, doubly "
+        "robust, weighted importance sampling",
+        metavar="fqe|dr|wis",
+    )  # fmt: skip
     video: int = option(0, "film N held-out episodes (Gymnasium environments)")
     checkpoint: str | None = option(
         None, "checkpoint to use: a step, or best, the one with the best held-out score (default: the newest)",
@@ -59,8 +66,15 @@ class ScoringOptions(Group):
         if self.greedy and (self.passk or self.majority or self.votes or self.temperature is not None):
             others = "--temperature, --passk, --majority and --votes"
             raise AssayError(f"--greedy always gives the same answer. Remove it, or {others}.")
-        if self.data is not None and self.reward is None:
-            raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
+        if self.ope is not None and self.ope not in ESTIMATORS:
+            raise AssayError(f"--ope is '{self.ope}'. Use {', '.join(ESTIMATORS)}.")
+        if self.ope is not None and (self.data is None or self.reward is not None):
+            raise AssayError("--ope estimates a return from data. Add --data FILE, and remove --reward.")
+        if self.ope is not None and (self.greedy or self.video or self.out is not None or self.starts is not None):
+            raise AssayError("--ope plays nothing. Remove --greedy, --video, --out and --starts.")
+        if self.data is not None and self.reward is None and self.ope is None:
+            what = "--data names the data to infer a reward's policy from, or a return"
+            raise AssayError(f"{what}. Add --reward FILE.py:FUNCTION, or --ope fqe.")
         if self.reward is not None and self.samples > 1:
             raise AssayError(f"--samples is {self.samples}, but a policy of --reward always acts with its mode")
         self.ks()
