@@ -67,8 +67,7 @@ def changed_task(
             raise AssayError(f"--in-order is for files; '{task.name}' draws fresh prompts. Remove it.")
         task = replace(task, items=replace(task.items, in_order=True))
     if max_tokens is not None:
-        task = replace(task, max_tokens=max_tokens)
-        task = replace(task, is_limited=True) if isinstance(task, PromptTask) else task
+        task = replace(task, max_tokens=max_tokens, is_limited=True)
     return task if system is None else replace(task, system=system)
 
 

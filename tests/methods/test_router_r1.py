@@ -55,7 +55,7 @@ def test_a_chat_models_calls_are_paid_by_the_tokens_of_their_replies(tmp_path: P
 
     (tmp_path / "mine.py").write_text(TOOL)
     tools = tools_of([f"{tmp_path / 'mine.py'}:ask"])
-    task: Any = with_tools(textfile(file_of(tmp_path, prices=PRICES)), tools, 2, 5.0)
+    task: Any = with_tools(textfile(file_of(tmp_path, prices=PRICES)), tools, 2, 5.0, 256)
     task = with_model(task, save_chat_model(tmp_path / "model", TEMPLATES["chatml"]))
     item = task.items_of(np.arange(1), 0)[0]
     call = '<tool_call>{"name": "ask", "arguments": {"expert": "large", "question": "?"}}</tool_call>'

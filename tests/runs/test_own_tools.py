@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.record import Draw, InfraFault, PolicyFault, Score
 from assay.core.slots import Scene
 from assay.engine import evaluation
@@ -20,6 +20,7 @@ from assay.rollouts import text
 from assay.rollouts.text import TOOL_RESPONSE as RESPONSE
 from assay.runs.user_code.tools import schema_of, tools_of
 from assay.tasks.adapters.pretrained import with_model
+from assay.tasks.adapters.tool_room import OPTIONS, Room, smaller
 from assay.tasks.language.addition import addition
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.items import Item
@@ -199,12 +200,54 @@ def test_a_chat_template_that_reads_tools_gets_them_and_another_finds_them_in_th
     pytest.importorskip("transformers")
     shown = "{% if tools %}<|im_start|>tools\\n{{ tools | tojson }}<|im_end|>\\n{% endif %}" if reads_tools else ""
     path = save_chat_model(tmp_path / "model", shown + TEMPLATES["chatml"])
-    task = with_model(with_tools(addition(1), [TOOL], max_calls=2, seconds=1.0), path)
+    task = with_model(with_tools(addition(1), [TOOL], max_calls=2, seconds=1.0, most_bytes=64), path)
     prompt = task.begin(np.zeros(1, np.int64), 0)  # type: ignore[union-attr]
     written = task.tokenizer.backend.decode(prompt.action[0].tolist())  # type: ignore[union-attr, attr-defined]
     assert written.count("what to look for") == 1
     assert written.startswith("<|im_start|>tools") is reads_tools
     assert ("You may call tools" in written) is not reads_tools
+
+
+def test_what_nobody_chose_is_halved_then_calls_are_given_up() -> None:
+    every = frozenset(OPTIONS)
+    found = [tuple(room) for room in smaller(Room(4, 256, 512), every, 20)]
+    halved = [(4, 256, 512), (4, 256, 256), (4, 256, 128), (4, 128, 128), (4, 128, 64), (4, 64, 64)]
+    assert found == [*halved, (3, 64, 64), (2, 64, 64), (1, 64, 64), (1, 64, 32), (1, 32, 32), (1, 32, 16), (1, 20, 16)]
+    assert [tuple(room) for room in smaller(Room(2, 8, 512), every - {"max_tokens", "tool_bytes"}, 20)] == [
+        (2, 8, 512),
+        (1, 8, 512),
+    ]
+    assert len([*smaller(Room(4, 256, 512), frozenset(), 20)]) == 1
+
+
+def test_a_call_has_room_where_answers_are_short(tmp_path: Path) -> None:
+    """Sums of two digits have three bytes, in which no policy can write a call."""
+    assert addition(1).max_tokens == 3
+    assert with_tools(addition(1), [TOOL]).max_tokens >= len(call(query="cats", limit=3)) + 1
+    assert with_tools(replace(addition(1), max_tokens=9, is_limited=True), [TOOL]).max_tokens == 9
+
+
+def test_limits_of_tools_fit_a_model_that_reads_little_unless_they_were_chosen(tmp_path: Path) -> None:
+    """A model of 1,024 tokens was refused: four calls with results of 512 bytes did not fit."""
+    pytest.importorskip("transformers")
+
+    def model_of(reads: int) -> str:
+        path = Path(save_chat_model(tmp_path / str(reads), TEMPLATES["chatml"]))
+        settings = json.loads((path / "config.json").read_text()) | {"max_position_embeddings": reads}
+        (path / "config.json").write_text(json.dumps(settings))
+        return str(path)
+
+    roomy: Any = with_model(with_tools(addition(1), [TOOL]), model_of(8192))
+    assert (roomy.max_turns, roomy.partner.most_bytes) == (5, 512)
+    with pytest.warns(DataWarning, match="reads 1,200 tokens, .*: --tool-calls 2, --max-tokens 64, --tool-bytes 64"):
+        task: Any = with_model(with_tools(addition(1), [TOOL]), model_of(1200))
+    assert (task.max_turns, task.max_tokens, task.partner.most_bytes) == (3, 64, 64)
+    assert task.spec.horizon <= 1200 < task.spec.horizon + 64 + task.max_reply, "a third call would not fit"
+    long = Tool("search", lambda query, limit=3: "é" * 5000, TOOL.schema)
+    reply = replied(replace(task.partner, tools=(long,)), call(query="cats"))
+    assert 0 < len(task.reply_ids(reply.text, task.tokenizer.vocabulary.eos)) <= task.max_reply
+    with pytest.raises(AssayError, match=r"takes .*,.* of them a prompt with its tools\. Lower --tool-bytes, or shorten"):
+        with_model(with_tools(addition(1), [TOOL], most_bytes=2000), model_of(1200))
 
 
 def test_tools_are_functions_by_name_each_once(tmp_path: Path) -> None:

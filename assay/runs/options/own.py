@@ -62,8 +62,12 @@ class OwnOptions(Group):
         "server mcp:COMMAND or mcp:URL; repeatable",
         metavar="TOOL",
     )
-    tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
-    tool_bytes: int = option(512, "bytes of a tool's result that the policy reads (default: 512)")
+    tool_calls: int | None = option(
+        None, "turns with tool calls before the answer (default: 4, fewer if the model reads too little)"
+    )
+    tool_bytes: int | None = option(
+        None, "bytes of a tool's result that the policy reads (default: 512, fewer if the model reads too little)"
+    )
     tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
 
     agent: str | None = option(
@@ -139,7 +143,7 @@ class OwnOptions(Group):
             if not math.isfinite(weight):
                 raise AssayError(f"--{name}-weight is {weight:g}. Use a finite number.")
         for name in ("tool_calls", "tool_bytes", "agent_calls", "agent_tokens", "agent_workers"):
-            if getattr(self, name) < 1:
+            if (least := getattr(self, name)) is not None and least < 1:
                 raise AssayError(f"{flag(name)} is {getattr(self, name)}. Use at least 1.")
         if self.agent is not None:
             from assay.runs.user_code.agents import check_agent_option

@@ -24,6 +24,7 @@ from assay.rollouts.text import ByteTokenizer, Conversation, ToolResults
 from assay.tasks.adapters.agents.task import AgentTask
 from assay.tasks.adapters.chat_fit import fitted
 from assay.tasks.adapters.chat_games import ChatGame, chat_game
+from assay.tasks.adapters.tool_room import Room, Talk
 from assay.tasks.games.repeated import MatrixTask
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.items import Item
@@ -34,7 +35,7 @@ from assay.tasks.language.redteam_chat import OF_FILES, SeedGame
 from assay.tasks.language.sessions import Sessions
 from assay.tasks.language.textfile import Files, TextFile, longest_of
 from assay.tasks.language.tool_calls import HERMES, MARKS, format_of
-from assay.tasks.language.tools import WRAPPED, ToolUse
+from assay.tasks.language.tools import ToolUse
 
 NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
 AT_ONCE = 1024  # texts that are measured together
@@ -175,8 +176,6 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         items = [partner.item(row, split) for split, rows in enumerate(splits) for row in range(len(rows))] or items
     frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
     gap = len(tokenizer.encode(Answered(""))) + 2
-    if isinstance(partner, ToolUse):
-        gap = max(gap, room_for_results(tokenizer, partner.most_calls) + 2)
     said = {words for item in items for words in item.demonstration.split("\n")}
     with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
         utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
@@ -185,7 +184,12 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
     told, heard = partner.sizes if isinstance(partner, Sized) else (wide * task.max_prompt, wide * task.max_reply)
     most = seen if task.rows is not None else max(told + frame, seen)
-    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens), heard + gap)
+    tokens = max_tokens or max(utterance, task.max_tokens)
+    limits = (most, task.max_turns, tokens, heard + gap)
+    if isinstance(partner, ToolUse):
+        usual = Room(task.max_turns - 1, tokens, partner.most_bytes)
+        talk = Talk(partner, tokenizer, most, gap, utterance, is_limited=task.is_limited or bool(max_tokens))
+        partner, limits = talk.fitted(usual)
     return ModelDialogue(
         task.name, partner, tokenizer, *limits, task.system, task.scorer, waiting=task.waiting, meter=task.meter
     )
@@ -199,16 +203,6 @@ def in_template(partner: ToolUse, tokenizer: PretrainedTokenizer) -> ToolUse:
     form = HERMES if turns is None else format_of(turns.call, PROBE)
     is_read = "tools" in (tokenizer.backend.chat_template or "")
     return replace(partner, in_text=not is_read, form=form, as_json=turns is not None and turns.is_json)
-
-
-def room_for_results(tokenizer: PretrainedTokenizer, most_calls: int) -> int:
-    """Returns the tokens that the template writes around the most results, beyond those that the limit of a reply has
-    for them; AssayError if it rewrites earlier turns.
-    """
-    if tokenizer.tool_turns(1) is None:
-        return 0
-    one, two = (len(tokenizer.encode(ToolResults([""] * num))) for num in (1, 2))
-    return max(one, one + (most_calls - 1) * (two - one - WRAPPED))
 
 
 def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:

@@ -49,7 +49,7 @@ class DialogueTask:
 
     The reward of a turn is on its last token, the outcome on the last token of all. `max_prompt` counts bos. A `scorer`
     takes the place of the partner's outcomes and rewards. A partner with sessions is asked while rows are played, as
-    `waiting` allows, and never again: all else reads the record.
+    `waiting` allows, and never again: all else reads the record. `is_limited` says that somebody chose `max_tokens`.
     """
 
     name: str
@@ -61,6 +61,7 @@ class DialogueTask:
     max_reply: int
     system: str = ""
     scorer: Scorer | None = None
+    is_limited: bool = field(default=False, repr=False, compare=False)
     waiting: Waiting = field(default=Waiting(), repr=False)
     meter: Meter = field(default_factory=Meter, repr=False, compare=False)
 

@@ -36,6 +36,9 @@ from assay.tasks.language.tool_calls import HERMES, CallFormat
 WRAPPED = len(TOOL_RESPONSE.format(""))
 CUT = " [cut]"
 """Ends a result that was cut."""
+CALLS, BYTES, UTTERANCE = 4, 512, 256
+"""Turns with calls, bytes of the results of an utterance, and bytes of an utterance, which may be a call, where nobody
+says how many."""
 MEASURED, MORE = 64, 128
 """Rows whose texts from tools are measured before a run, and bytes by which those of others may be longer."""
 SEED = "seed"
@@ -119,17 +122,19 @@ class ToolUse:
     within `seconds` is a fault of the infrastructure: the row leaves training and is counted. The results of an
     utterance have `most_bytes` together, short ones all they need, and one that is cut ends with " [cut]"; calls for
     which no room is left are not made. With `in_text`, the prompt describes the tools; else a model's chat template
-    does. With `as_json`, results are written inside a JSON string.
+    does. With `as_json`, results are written inside a JSON string. A model that reads too little lowers the options
+    that are `free`: those of tool_calls and tool_bytes that nobody chose.
     """
 
     items: Items
     tools: tuple[Toolbox, ...]
     seconds: float = field(default=30.0, repr=False)
-    most_bytes: int = 512
+    most_bytes: int = BYTES
     in_text: bool = True
     form: CallFormat = HERMES
     as_json: bool = False
     is_paid: bool = False
+    free: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     is_repeatable = False  # what a tool returns may depend on anything
 
     @property
@@ -306,9 +311,14 @@ def cut(result: str, most_bytes: int) -> str:
 
 
 def with_tools(
-    task: Any, tools: Sequence[Toolbox], max_calls: int, seconds: float = 30.0, most_bytes: int = 512
+    task: Any,
+    tools: Sequence[Toolbox],
+    max_calls: int | None = None,
+    seconds: float = 30.0,
+    most_bytes: int | None = None,
 ) -> DialogueTask:
     """Returns a task of prompts as conversations with tools, of at most `max_calls` turns with calls before the answer.
+    A limit that is None is the usual one, or less for a model that reads less.
 
     AssayError for a task without prompts, and for one that nothing scores.
     """
@@ -318,14 +328,17 @@ def with_tools(
     if is_paid and task.scorer is None and not any(box.pays for box in tools):
         fix = "Give the rows answers, use --reward, or give the class of tools a method reward()"
         raise AssayError(f"nothing scores task '{task.name}': its rows have no answers. {fix}.")
-    partner = ToolUse(task.items, tuple(tools), seconds, most_bytes, is_paid=is_paid)
+    free = frozenset(n for n, value in {"tool_calls": max_calls, "tool_bytes": most_bytes}.items() if value is None)
+    partner = ToolUse(task.items, tuple(tools), seconds, most_bytes or BYTES, is_paid=is_paid, free=free)
     tokenizer = ByteTokenizer()  # a task's own alphabet need not have the characters of calls and results
     tokens = len(tokenizer.encode(f"{partner.explanation}\n\n"))
     if any(box.tells for box in tools):
         tokens += max(len(encoded(told)) for told in told_first(partner)) + MORE
     reply = partner.most_bytes + len(TOOL_RESPONSE)
-    limits = (task.max_prompt + tokens, max_calls + 1, task.max_tokens, reply)
-    return DialogueTask(task.name, partner, tokenizer, *limits, system=task.system, scorer=task.scorer)
+    utterance = task.max_tokens if task.is_limited else max(task.max_tokens, UTTERANCE)
+    limits = (task.max_prompt + tokens, (max_calls or CALLS) + 1, utterance, reply)
+    more = {"system": task.system, "scorer": task.scorer, "is_limited": task.is_limited}
+    return DialogueTask(task.name, partner, tokenizer, *limits, **more)
 
 
 def has_answers(items: Items) -> bool:
