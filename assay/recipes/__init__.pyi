@@ -11,3 +11,4 @@ from assay.recipes.group import (
 from assay.recipes.imitation import bc as bc, dpo as dpo, sft as sft
 from assay.recipes.judges import preference_score as preference_score
 from assay.recipes.off_policy import dqn as dqn, sac as sac, td3 as td3
+from assay.recipes.trajectories import decision_transformer as decision_transformer
