@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ class Rows:
     action: Tensor
     ends: Tensor
     acted: Tensor
+    not_a_part: ClassVar[str] = "what the model below reads"
 
 
 def windows(rows: Rows, past: int) -> Tensor:
