@@ -11,7 +11,7 @@ after 48. The stamp of a function is its value with three seeds, at a small size
 with one stamp are refused: a change of one into the other would not be seen.
 
 A stamp does not cover what these steps do not run: the supervised warm-up, a target network that is copied every
-hundred updates, a phase's change of the task.
+hundred updates, a phase's change of the task to one with the same spaces.
 
 Axes: B rows, T columns; weights have the shapes of parameters.
 """
@@ -31,7 +31,7 @@ from torch import Tensor
 from assay.claims.claim import Computed, Expect, Measured
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
+from assay.core.recipe import Phase, Recipe
 from assay.core.record import Experience, State
 from assay.core.settings import describe
 from assay.core.slots import Reward, Scene, Task
@@ -144,17 +144,23 @@ def behaviour(recipe: Recipe, task: Task, steps: int = STEPS) -> list[float]:
     They are the sum over all tensors w, and the sum of squares, of p(w) = sum_i cos(i) w_i. Then the same of its
     phases, each from fresh weights; equal phases count once.
     """
-    phases: list[Recipe] = []
+    phases: list[tuple[Recipe, Task]] = []
     for phase in recipe.before:
-        if phase.recipe not in phases:
-            phases.append(phase.recipe)
+        if all(phase.recipe != one for one, _ in phases):
+            phases.append((phase.recipe, task_of(phase, task)))
     numbers: list[float] = []
-    for one in (recipe, *phases):
-        loop, _ = walked(one, task, SEED, steps)
+    for one, there in ((recipe, task), *phases):
+        loop, _ = walked(one, there, SEED, steps)
         flat = [tensor.double().flatten() for tensor in weights_of(loop)]
         projected = [float(w @ torch.arange(len(w), dtype=torch.float64).cos()) for w in flat]
         numbers += [sum(sorted(projected)), sum(sorted(p * p for p in projected))]
     return numbers
+
+
+def task_of(phase: Phase, task: Task) -> Task:
+    """Returns the task on which a phase is stamped: its own if models of the plan's task cannot read it."""
+    own = None if phase.task is None else phase.task(Scene(task))
+    return task if own is None or own.spec == task.spec else own
 
 
 def stamp(claim: Measured, memo: Memo | None = None) -> dict[str, str]:

@@ -33,7 +33,7 @@ from assay.claims.shipped import (
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Experience
-from assay.core.slots import Task
+from assay.core.slots import Scene, Task
 from assay.core.spaces import Box
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -302,7 +302,8 @@ def phase_complaints(key: str) -> list[str]:
         own = {path.removeprefix(head): value for path, value in told.items() if path.startswith(head)}
         if phase.task is None:
             found += [f"phase {phase.name}: {what}" for what in steps_on(phase.recipe, own, task)]
-        engine = Engine(replace(phase.recipe, before=()), task.spec, place + 1, Placement())
+        there = None if phase.task is None else phase.task(Scene(task))
+        engine = Engine(replace(phase.recipe, before=()), (there or task).spec, place + 1, Placement())
         weights |= handed_on(phase, engine)
     last.load(weights, recipe)
     for name, flat in last.flats.items():
