@@ -147,6 +147,7 @@ class Engine:
             flat = self.flats[name]
             if name in copies:
                 flat.follow(self.flats[copies[name].of], 1.0)  # also what has grown, which weights by name may lack
+                flat.keep_as(self.flats[copies[name].of])
             for own, place in zip(flat.names, flat.split(*flat.pieces), strict=True):
                 given = weights.get(f"{name}.{own}")
                 if given is not None and given.shape != place.shape:
@@ -156,10 +157,7 @@ class Engine:
                     )
                 if given is not None:
                     place.copy_(given)
-            for own, module in flat.grown.items():
-                growth = {key: weights.get(f"{name}.{own}.{key}") for key in module.growth()}
-                if all(tensor is not None for tensor in growth.values()):
-                    module.regrow(growth)
+            flat.load_beside(weights, name)
 
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()

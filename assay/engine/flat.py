@@ -6,7 +6,7 @@ Axes: N instances of a model; other tensors are flat, or have the shape of a par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -92,6 +92,24 @@ class Flat:
             where = goes.to(mine.device).view(-1, *[1] * (mine.dim() - 1))
             mine.copy_(torch.where(where, mine.lerp(theirs, rate), mine))
 
+    def keep_as(self, other: Flat) -> None:
+        """Sets the kept numbers to those of a model of the same kind."""
+        for mine, theirs in zip(self.keeping.values(), other.keeping.values(), strict=True):
+            mine.keep(theirs.kept())
+
+    def load_beside(self, weights: Mapping[str, Tensor], name: str) -> None:
+        """Sets what has grown, and what is kept beside the parameters, of a model of this name from weights under their
+        full names; a module whose numbers are not all among them stays as it is.
+        """
+        for own, module in self.grown.items():
+            growth = {key: weights.get(f"{name}.{own}.{key}") for key in module.growth()}
+            if all(tensor is not None for tensor in growth.values()):
+                module.regrow(growth)
+        for own, keeper in self.keeping.items():
+            kept = {key: weights.get(f"{name}.{own}.{key}") for key in keeper.kept()}
+            if kept and all(tensor is not None for tensor in kept.values()):
+                keeper.keep(kept)
+
 
 def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
     """Returns the model with the frozen parameters of another of its kind in place of its own, which are equal."""
@@ -125,16 +143,15 @@ class Gradient:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Returns copies of what a model has learned, parameters and growth, by full names; no frozen ones beside these."""
+    """Returns copies of what a model has learned, by full names: parameters, growth and kept numbers; no frozen
+    parameters beside these.
+    """
     named = dict(model.named_parameters())
     learned = {name: tensor for name, tensor in named.items() if tensor.requires_grad} or named
-    growth = {
-        f"{name}.{key}": tensor
-        for name, module in model.named_modules()
-        if isinstance(module, Grown)
-        for key, tensor in module.growth().items()
-    }
-    return {name: tensor.detach().clone() for name, tensor in {**learned, **growth}.items()}
+    for name, module in model.named_modules():
+        beside = module.growth() if isinstance(module, Grown) else module.kept() if isinstance(module, Keeping) else {}
+        learned |= {f"{name}.{key}": tensor for key, tensor in beside.items()}
+    return {name: tensor.detach().clone() for name, tensor in learned.items()}
 
 
 def flatten_tensors(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
