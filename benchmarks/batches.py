@@ -20,7 +20,7 @@ import torch
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.parts import Logged, Windows
-from assay.parts.sources.replay import Packed
+from assay.parts.sources.logged import Packed
 from assay.parts.sources.windows import places_of
 
 ROWS, LENGTH, BATCH, UPDATES = 1_000_000, 1_000, 256, 40

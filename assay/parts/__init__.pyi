@@ -3,7 +3,7 @@
 # ruff: noqa: I001
 # fmt: off
 from assay.parts.aggregations import (
-    Among as Among, ByImportance as ByImportance, FixedLength as FixedLength, OverDecisions as OverDecisions,
+    Among as Among, FixedLength as FixedLength, OverDecisions as OverDecisions,
     OverTransitions as OverTransitions, SequenceMean as SequenceMean, SequenceSum as SequenceSum,
     TokenMean as TokenMean, Weighed as Weighed,
 )
@@ -57,6 +57,7 @@ from assay.parts.curricula.pool import (
 from assay.parts.fits.logistic import Logistic as Logistic
 from assay.parts.fits.quantile import QuantileHuber as QuantileHuber, quantile_huber as quantile_huber
 from assay.parts.fits.squared import Expectile as Expectile, Huber as Huber, Squared as Squared
+from assay.parts.importance import ByImportance as ByImportance
 from assay.parts.objectives.denoising import Alike as Alike, Denoising as Denoising, Weight as Weight
 from assay.parts.objectives.guided import (
     FOREIGN as FOREIGN, ForeignWeight as ForeignWeight, Guided as Guided, Shaped as Shaped, is_foreign as is_foreign,

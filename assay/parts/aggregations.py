@@ -55,23 +55,6 @@ class TokenMean(Aggregation):
         return batch.num_decisions
 
 
-@dataclass(frozen=True)
-class ByImportance(Aggregation):
-    """Weights decisions by the column `importance` that `Prioritised` replay writes; counts them all alike.
-
-    Degenerate: with importance 1, or without the column, it is TokenMean. Source: arXiv:1511.05952. Assumes that the
-    column undoes how often a decision is drawn.
-    """
-
-    together: ClassVar[str | None] = None
-
-    def weigh(self, batch: Experience) -> Tensor:
-        return batch.weight * batch.column("importance") if "importance" in batch.extra else batch.weight
-
-    def count(self, batch: Experience) -> Tensor:
-        return batch.num_decisions
-
-
 class OverEpisodes:
     """An aggregation that averages over episodes, whose rows stay together. Degenerate: an empty mask has count 0.
 

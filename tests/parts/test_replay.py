@@ -13,7 +13,8 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import ALONE, Scene
-from assay.parts.aggregations import ByImportance, TokenMean
+from assay.parts.aggregations import TokenMean
+from assay.parts.importance import ByImportance
 from assay.parts.predictions import OfAction
 from assay.parts.sources.hindsight import Hindsight
 from assay.parts.sources.prioritised import Prioritised

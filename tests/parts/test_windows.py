@@ -13,8 +13,7 @@ from assay.core.record import Draw, Experience
 from assay.core.slots import Scene
 from assay.ops import random
 from assay.parts import Log, Logged, Mixed, Windows
-from assay.parts.sources.logged import gathered
-from assay.parts.sources.replay import Packed, unstacked
+from assay.parts.sources.logged import Packed, gathered, unstacked
 from assay.parts.sources.windows import places_of
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.pointmaze import LEVELS
@@ -149,8 +148,10 @@ def test_a_stack_of_batches_comes_apart() -> None:
     scene = Scene(TASK, draw=Draw(5, (0,)))
     state = source.init(scene)
     for update, batch in enumerate(source(scene, state)):
-        index = [torch.from_numpy(random.integers(Draw(5, (0, 4, update, place)), len(log["mask"]), 6))
-                 for place, log in enumerate(state["contents"].columns)]
+        index = [
+            torch.from_numpy(random.integers(Draw(5, (0, 4, update, place)), len(log["mask"]), 6))
+            for place, log in enumerate(state["contents"].columns)
+        ]
         alone = source.rows(state["contents"].columns, index)
         assert batch.mask.shape == (12, 2)
         assert torch.equal(batch.reward, alone.reward)

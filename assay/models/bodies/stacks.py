@@ -52,8 +52,6 @@ class Blocks(nn.Module):
 class Stack(Protocol):
     """Layers between the tokens and the outputs, in which a token sees none after it."""
 
-    not_a_part: ClassVar[str] = MAKES
-
     def build(self) -> nn.Module:
         """Returns a module [R, L, W] -> [R, L, W] with `width`."""
 
@@ -65,6 +63,7 @@ class CausalStack(Stack):
     width: int = 64
     layers: int = 2
     heads: int = 2
+    not_a_part: ClassVar[str] = MAKES
 
     def __post_init__(self) -> None:
         if self.width % (2 * self.heads):
@@ -77,7 +76,6 @@ class CausalStack(Stack):
 class Embedding(Protocol):
     """Makes tokens of numbers, and outputs of hidden states."""
 
-    not_a_part: ClassVar[str] = MAKES
     is_timed_first: ClassVar[bool]
     """Whether the time is added before the normalisation of tokens."""
 
@@ -92,6 +90,7 @@ class Embedding(Protocol):
 class LinearTokens(Embedding):
     """One layer for each kind of token, and one for the outputs (arXiv:2106.01345)."""
 
+    not_a_part: ClassVar[str] = MAKES
     is_timed_first: ClassVar[bool] = True
 
     def token(self, size: int, width: int) -> nn.Module:

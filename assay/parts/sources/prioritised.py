@@ -110,5 +110,6 @@ class Prioritised(Replay):
         """Returns |y - Q(s, a)| + 1e-6 of each transition, [B]; the mean over members and samples."""
         view = ErrorView(scene.models, draw)
         value = self.of(scene.models.model(self.of.model), self.target.rows(batch))
-        gap = (self.target(batch, view) - value).abs()
+        # A target reads models and random numbers alone.
+        gap = (self.target(batch, view) - value).abs()  # type: ignore[arg-type]
         return gap.flatten(0, -3).mean(0)[:, 0].double() + SMALLEST if gap.dim() > 2 else gap[:, 0].double() + SMALLEST

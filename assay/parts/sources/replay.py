@@ -1,20 +1,16 @@
-"""Replay buffer of past transitions, and transitions as columns. Axes: B sequences, T = 2 columns, N rows of a dataset,
-F numbers of a row, S batches.
-"""
+"""Replay buffer of past transitions, and transitions as columns. Axes: B sequences, T = 2 columns."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import COLUMNS, Draw, Experience, State
+from assay.core.record import Draw, Experience, State
 from assay.core.slots import Scene, Source
 from assay.ops import random
 
@@ -71,7 +67,9 @@ class Replay(Source):
         if fresh is not None:
             columns = transitions(fresh)
             if self.is_chained:
-                columns[FOLLOWING] = self.following(fresh, columns, state)
+                from assay.parts.sources.chained import following  # here: most runs have no use for it
+
+                columns[FOLLOWING] = following(fresh, columns, state, self.capacity)
             self.store(columns, state)
         if state["size"] < max(self.warmup, 1):
             return
@@ -85,53 +83,11 @@ class Replay(Source):
     def rows(self, index: Tensor, state: State) -> Experience:
         """Returns the transitions that begin in these places of the buffer."""
         if self.steps > 1:
-            return self.windows(index, state["columns"])
+            from assay.parts.sources.chained import windows  # here: most runs have no use for it
+
+            return windows(index, state["columns"], self.steps, self.discount)
         columns = state["columns"].items()
         return from_columns({name: ring.index_select(0, index) for name, ring in columns if name != FOLLOWING})
-
-    def windows(self, index: Tensor, ring: dict[str, Tensor]) -> Experience:
-        """Returns transitions over up to `steps` decisions."""
-        last, reward = index, ring["reward"][index, 0]
-        ahead = torch.ones_like(reward)
-        for power in range(1, self.steps):
-            onward = ring[FOLLOWING][last]
-            goes = onward >= 0
-            last = torch.where(goes, onward, last)
-            reward = reward + torch.where(goes, self.discount**power * ring["reward"][last, 0], 0.0)
-            ahead = ahead + goes
-        pairs = ((name, column) for name, column in ring.items() if name != FOLLOWING)
-        found = {name: torch.stack((column[index, 0], column[last, 1]), 1) for name, column in pairs}
-        found["reward"][:, 0] = reward
-        for name in ("terminal", "truncated"):
-            found[name][:, 0] = ring[name][last, 0]
-        return from_columns(found).add({AHEAD: ahead.unsqueeze(1).expand(-1, 2)})
-
-    def following(self, fresh: Experience, columns: dict[str, Tensor], state: State) -> Tensor:
-        """Returns the place of the transition that follows each fresh one in its episode, -1 if it is not there (yet);
-        tells those of the last step what follows them: the row continues where the context is the same, number by
-        number.
-        """
-        row, column = fresh.mask[:, :-1].nonzero(as_tuple=True)
-        count, home = len(row), row.device
-        place = (state["next"] + torch.arange(count, device=home)) % self.capacity
-        goes_on = ~(columns["terminal"] | columns["truncated"])[:, 0]
-        found, none = torch.full_like(place, -1), torch.full((len(fresh),), -1, device=home)
-        is_next = (row[1:] == row[:-1]) & (column[1:] == column[:-1] + 1) & goes_on[:-1]
-        found[:-1] = torch.where(is_next, place[1:], -1)
-        before, ring = state["open"].to(home), state["columns"]
-        if len(before) == len(fresh) and ring:
-            begins = (column == 0).nonzero().squeeze(1)
-            past = before[row[begins]]
-            there = (past >= 0) & ((past - state["next"]) % self.capacity >= count)
-            for name in (one for one in columns if one.startswith("context.")):
-                same = ring[name].to(home)[past.clamp(min=0), 1] == columns[name][begins, 0]
-                there = there & (same.flatten(1).all(1) if same.dim() > 1 else same)
-            ring[FOLLOWING] = ring[FOLLOWING].to(home)
-            ring[FOLLOWING][past[there]] = place[begins[there]]
-        ends = goes_on & (column == fresh.num_columns - 2)
-        none[row[ends]] = place[ends]
-        state["open"] = none
-        return found
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
         """Writes rows into the buffer; the oldest are overwritten first."""
@@ -212,46 +168,3 @@ def from_columns(columns: dict[str, Tensor]) -> Experience:
     record = record.with_columns(cost=columns.get("cost"))
     extra: dict[str, Tensor] = {name: columns[name] for name in ("success", "path") if name in columns}
     return record.add(extra) if extra else record
-
-
-class Packed(dict[str, Tensor]):
-    """Columns [N, ...] by name, which are views of one block [N, F] for each dtype.
-
-    A random row of a large dataset is far from the others in memory: with a block it costs one access instead of one
-    for each column. Degenerate: no columns have no blocks.
-    """
-
-    def __init__(self, columns: Mapping[str, Tensor]) -> None:
-        super().__init__(columns)  # in their order
-        self.blocks: list[tuple[Tensor, list[int], list[tuple[str, torch.Size]]]] = []
-        for dtype in dict.fromkeys(column.dtype for column in columns.values()):
-            mine = {name: column for name, column in columns.items() if column.dtype == dtype}
-            shapes = [(name, column.shape[1:]) for name, column in mine.items()]
-            sizes = [math.prod(shape) for _, shape in shapes]
-            block = torch.cat([column.reshape(len(column), -1) for column in mine.values()], 1)
-            self.blocks.append((block, sizes, shapes))
-            for (name, shape), part in zip(shapes, block.split(sizes, 1), strict=True):
-                self[name] = part.view(len(part), *shape)
-
-    def gathered(self, index: Tensor) -> dict[str, Tensor]:
-        """Returns the rows at indices of any shape, of every column."""
-        found: dict[str, Tensor] = {}
-        for block, sizes, shapes in self.blocks:
-            parts = torch.split_with_sizes(block.index_select(0, index.reshape(-1)), sizes, 1)
-            for (name, shape), part in zip(shapes, parts, strict=True):
-                found[name] = part.view(index.shape + shape)
-        return {name: found[name] for name in self if name in found}
-
-
-def unstacked(batches: Experience) -> Iterator[Experience]:
-    """Yields the batches of which a record [S, B, ...] is a stack; they share its memory."""
-    parts: dict[str, list[Any]] = {}
-    for name in COLUMNS:
-        value = batches.__dict__[name]
-        if isinstance(value, Tensor):
-            parts[name] = list(value.unbind(0))
-        elif value is not None:
-            each = {key: column.unbind(0) for key, column in value.items()}
-            parts[name] = [{key: own[place] for key, own in each.items()} for place in range(len(batches))]
-    for place in range(len(batches)):
-        yield batches.with_columns(**{name: own[place] for name, own in parts.items()})

@@ -22,9 +22,9 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Scene
-from assay.parts.sources.logged import Logged, at
+from assay.parts.sources.logged import Logged, Packed, at
 from assay.parts.sources.relabelled import Goals
-from assay.parts.sources.replay import Packed, from_columns
+from assay.parts.sources.replay import from_columns
 
 DECISION, PAST = "mask", "past"
 RESTS = (DECISION, "place", "last")
