@@ -1,4 +1,10 @@
-"""Errors that a user can fix."""
+"""Errors that a user can fix, and warnings that name the user's own line."""
+
+import sys
+import warnings
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parents[1])
 
 
 class AssayError(Exception):
@@ -13,3 +19,11 @@ class DataWarning(UserWarning):
 
 class TooLong(AssayError):
     """A text that has more tokens than its task allows."""
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warns of something at the line outside of the package that led to it; a notebook shows that line."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, level)

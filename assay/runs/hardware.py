@@ -5,7 +5,6 @@ What is chosen is written into config.json as if the user had said it, so that a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from assay.core.errors import warn
 from assay.engine.batching import by_reach
 from assay.engine.caches import compiled_before
 from assay.engine.engine import Engine
@@ -77,7 +77,7 @@ def device_here(folder: str | Path, named: str | None) -> str | None:
     own = str(read_config(path).get("device", "cpu"))
     if own.partition(":")[0] != GPU:
         return None
-    warnings.warn(f"{folder} was trained on '{own}', which is not here: the CPU is used", stacklevel=2)
+    warn(f"{folder} was trained on '{own}', which is not here: the CPU is used")
     return "cpu"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from assay.core import store
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.recipe import Recipe
 from assay.core.settings import describe
 from assay.core.slots import Task, most_decisions
@@ -292,21 +293,23 @@ def plan_of(
             f"{folder} was started from Python with its own recipe. Resume it there with the same assay.train call."
         )
     begun, where = config.get("start"), parsed_group(PlacementOptions, hardware.moved(config, device))
-    plan = make_plan(
-        config["method"],
-        config["task"],
-        steps=config["steps"],
-        seed=config["seed"],
-        settings=config["settings"],
-        warmup=config["warmup"],
-        placement=Placement(precision=precision_of(config["precision"]), **vars(where)),
-        model=model or config["model"],
-        data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
-        preset=str(config.get("preset", CLASSIC)),
-        options=run_options(config.get("options", {}) | config.get("cadence", {})),
-        start=Start(str(begun["path"]), str(begun["hash"])) if begun else None,
-        consent=consent_of(Path(folder), config, accept_changed_code),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # said when the run was planned
+        plan = make_plan(
+            config["method"],
+            config["task"],
+            steps=config["steps"],
+            seed=config["seed"],
+            settings=config["settings"],
+            warmup=config["warmup"],
+            placement=Placement(precision=precision_of(config["precision"]), **vars(where)),
+            model=model or config["model"],
+            data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
+            preset=str(config.get("preset", CLASSIC)),
+            options=run_options(config.get("options", {}) | config.get("cadence", {})),
+            start=Start(str(begun["path"]), str(begun["hash"])) if begun else None,
+            consent=consent_of(Path(folder), config, accept_changed_code),
+        )
     kept = {name: config[name] for name in ("evaluate_every", "save_every")}
     return replace(plan, **kept, more_steps=config.get("more_steps", 0))
 

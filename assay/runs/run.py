@@ -8,6 +8,7 @@ Weights have the shapes of parameters.
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from assay.core import store
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.faults import TRACEBACK
 from assay.engine import evaluation
 from assay.engine.engine import Engine
@@ -153,7 +154,9 @@ def started(
 ) -> dict[str, Any]:
     """Runs the phases before a recipe and loads the weights that it starts with; returns what the phases hand on."""
     warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
-    begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # what is odd about the run's data was said before its phases
+        begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
     loop.engine.load(begun, plan.recipe)
     if data or handed:
         loop.begin({**(data or {}), **handed})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -15,13 +16,24 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.exits import RECEIVED
+from assay.runs.user_code.addresses import PYTHON
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def resume_command(folder: str | Path) -> str:
-    """Returns the shell command that resumes a run."""
-    return shlex.join(["assay", "resume", str(folder)])
+def resume_command(folder: str | Path, accept: bool = False) -> str:
+    """Returns the shell command that resumes a run, with changed code if that is to be accepted; of a run that only
+    this process can resume, with functions of a notebook or a recipe of its own, the call of Python.
+    """
+    path = Path(folder) / "config.json"
+    found = json.loads(path.read_text()) if path.is_file() else {"method": ""}
+    given = [word for word in found.get("code", {}) if word.startswith(PYTHON)]
+    if found["method"] is None:
+        return f"the same assay.train call with out='{folder}'"
+    if given:
+        names = ", ".join(word.removeprefix(PYTHON) for word in given)
+        return f"assay.resume('{folder}', functions=[{names}]{', accept_changed_code=True' if accept else ''})"
+    return shlex.join(["assay", "resume", str(folder), *(["--accept-changed-code"] if accept else [])])
 
 
 class Stopped(AssayError):

@@ -88,7 +88,7 @@ class Worker:
 
     def begin(self) -> None:
         """Creates a new folder, after own rewards were tried."""
-        try_rewards(self.plan.task, self.plan.recipe)
+        try_rewards(self.plan.task, self.plan.recipe, self.folder)
         machine = {"machine": describe_machine(), VERSIONS: library_versions()}
         config = self.config | machine | base_files(self.plan, self.loop.engine)
         remember(self.folder, encode(config, "", None))  # before config.json: a kill leaves no unknown one

@@ -1,12 +1,14 @@
-"""Warnings of commands: one line each, once."""
+"""Warnings: one line each, once, of Python at the user's own line."""
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from pathlib import Path
 
 import pytest
 
+import assay
 from assay.cli import commands
 from assay.cli.main import run_command
 from assay.core.errors import DataWarning
@@ -31,3 +33,22 @@ def test_a_warning_is_said_once_and_one_about_data_when_the_run_is_planned(
     said = capsys.readouterr().err.splitlines()
     assert said.count("assay: the disk is slow") == 1
     assert said.count("assay: a.jsonl: in 3 of 9 rows the prompt contains the answer") == about_data
+
+
+def test_from_python_a_warning_about_data_is_said_once_at_the_line_that_trains(tmp_path: Path) -> None:
+    """The warm-up said it a second time, and each named a line inside the package."""
+    rows = [{"prompt": f"{a}+{b}=", "answer": str(a + b)} for a in range(9) for b in range(9)]
+    sizes = {"steps": 1, "warmup": 1, "prompts": 2, "max_tokens": 4, "eval_prompts": 4}
+    small = {"actor.width": 8, "actor.layers": 1, "actor.heads": 2}
+
+    def half(completions: list[str]) -> list[float]:
+        return [0.5 for _ in completions]
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run = assay.train("grpo", rows, reward=half, settings=small, out=tmp_path / "run", **sizes)  # type: ignore[arg-type]
+        assay.evaluate(run, samples=2)
+        assay.evaluate(run.folder, samples=2)
+    about = [one for one in told if issubclass(one.category, DataWarning)]
+    assert sorted(str(one.message).partition(" rows ")[2].partition(" ")[0] for one in about) == ["", "the"]
+    assert {one.filename for one in about} == {__file__}

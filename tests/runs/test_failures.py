@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import assay
 from assay.cli.main import main
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.faults import Fault
 from assay.runs.jobs import Doomed, Failure, run_jobs
 from assay.runs.pools import Child, Ended, Job, Pool
@@ -91,6 +92,29 @@ def test_from_python_the_exception_keeps_its_type_and_has_a_note(broken: Path) -
     with pytest.raises(AttributeError, match="average") as caught:
         train("mine.py", "bandit", steps=1, out="run")
     assert any("run/traceback.txt" in note for note in caught.value.__notes__)
+
+
+def test_the_call_that_resumes_a_run_of_a_notebooks_function_is_the_one_that_is_named(broken: Path) -> None:
+    """A shell knows no function of a notebook; the command that was named could not resume the run."""
+    rows = [{"prompt": f"{a}+{b}=", "answer": str(a + b)} for a in range(9) for b in range(9)]
+    sizes = {"steps": 2, "warmup": 1, "prompts": 2, "max_tokens": 4, "eval_prompts": 4, "reward_timeout": 9.0}
+    small = {"actor.width": 8, "actor.layers": 1, "actor.heads": 2}
+    calls = list[int]()
+
+    def late(completions: list[str]) -> list[float]:
+        calls.append(1)
+        return [0.5 for _ in completions] if len(calls) < 6 else [][0]
+
+    with pytest.raises(AssayError, match="list index out of range") as caught, pytest.warns(DataWarning):
+        train("grpo", rows, reward=late, settings=small, out="run", **sizes)  # type: ignore[arg-type]
+    named = str(caught.value).partition("resume with: ")[2].partition("\n")[0]
+    assert named == "assay.resume('run', functions=[late], accept_changed_code=True)"
+
+    def mended(completions: list[str]) -> list[float]:
+        return [0.5 for _ in completions]
+
+    mended.__name__, mended.__qualname__ = late.__name__, late.__qualname__
+    assert eval(named, {"assay": assay, "late": mended}).curves[-1]["step"] == 2
 
 
 def test_claims_and_checks_name_the_line(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:

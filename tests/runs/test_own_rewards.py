@@ -103,7 +103,9 @@ def test_rewards_are_logged_apart_and_are_what_is_evaluated(file: str, tmp_path:
 
 
 def test_a_broken_reward_is_found_before_anything_is_spent(file: str, tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"reward leaves raised SystemExit.*assay resume .*--accept-changed-code"):
+    with pytest.raises(
+        AssayError, match=r"reward leaves raised SystemExit.*Nothing was spent: fix it and start the run"
+    ):
         trained(tmp_path, f"{file}:leaves")
     assert not (tmp_path / "run" / "config.json").exists()
 

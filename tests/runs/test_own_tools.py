@@ -246,7 +246,7 @@ def test_limits_of_tools_fit_a_model_that_reads_little_unless_they_were_chosen(t
     long = Tool("search", lambda query, limit=3: "é" * 5000, TOOL.schema)
     reply = replied(replace(task.partner, tools=(long,)), call(query="cats"))
     assert 0 < len(task.reply_ids(reply.text, task.tokenizer.vocabulary.eos)) <= task.max_reply
-    with pytest.raises(AssayError, match=r"takes .*,.* of them a prompt with its tools\. Lower --tool-bytes, or shorten"):
+    with pytest.raises(AssayError, match=r"takes .*,.* a prompt with its tools\. Lower --tool-bytes, or shorten"):
         with_model(with_tools(addition(1), [TOOL], most_bytes=2000), model_of(1200))
 
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import time
 import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from assay.core import store
 from assay.core.calls import OwnCodeError
-from assay.core.errors import AssayError, DataWarning
+from assay.core.errors import AssayError, DataWarning, warn
 from assay.core.faults import TRACEBACK, any_fault, own_fault
 from assay.core.recipe import Recipe
 from assay.core.score_range import check_unit
@@ -30,6 +29,11 @@ from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.scoring import check_scored
 
 
+def is_begun(folder: Path | None) -> bool:
+    """Returns whether a folder holds a run that began."""
+    return folder is not None and (folder / "config.json").is_file()
+
+
 @contextmanager
 def own_code(accepted: Code, folder: Path) -> Iterator[None]:
     """Adds the command that resumes the run to errors of own code; records in config.json that the run is resumed with
@@ -41,15 +45,21 @@ def own_code(accepted: Code, folder: Path) -> Iterator[None]:
         changed = config | {"accepted_code": [*config.get("accepted_code", []), entry]}
         remember(folder, encode(changed, "", None))
         store.write_json(folder / "config.json", changed)
-    after = f"After fixing it, resume with: {resume_command(folder)} --accept-changed-code"
     try:
         yield
     except OwnCodeError as error:
-        raise AssayError(f"{str(error).rstrip('.')}. {after}") from error
+        raise AssayError(f"{str(error).rstrip('.')}. {after_fixing(folder)}") from error
     except Exception as error:
         if not isinstance(error, AssayError) and own_fault(error) is not None:
-            error.add_note(after)
+            error.add_note(after_fixing(folder))
         raise
+
+
+def after_fixing(folder: Path) -> str:
+    """Returns a sentence on what to do after own code is mended: to resume, or to start again where nothing began."""
+    if not is_begun(folder):
+        return "Nothing was spent: fix it and start the run again."
+    return f"After fixing it, resume with: {resume_command(folder, accept=True)}"
 
 
 @contextmanager
@@ -68,9 +78,9 @@ def kept_traceback(folder: Path) -> Iterator[None]:
         raise
 
 
-def try_rewards(task: Task, recipe: Recipe) -> None:
+def try_rewards(task: Task, recipe: Recipe, folder: Path | None = None) -> None:
     """Scores a few right, wrong and empty completions before anything is spent, and warns if the task's verifier is
-    left out.
+    left out, unless the folder is of a run that said so when it began.
 
     AssayError if a score is outside of the declared range, or, where none is declared, not from 0 to 1 although a part
     of the recipe reads outcomes as right or wrong.
@@ -81,10 +91,9 @@ def try_rewards(task: Task, recipe: Recipe) -> None:
     rewards = task.scorer.rewards if isinstance(task.scorer, Ranged) else task.scorer
     names = " + ".join(rewards.weights) if isinstance(rewards, OwnRewards) else "of the task"
     check_unit(recipe, f"reward {names}", scores, rows)
-    if isinstance(rewards, OwnRewards) and VERIFIER not in rewards.weights:
-        warnings.warn(
+    if isinstance(rewards, OwnRewards) and VERIFIER not in rewards.weights and not is_begun(folder):
+        warn(
             f"rewards and held-out scores are {', '.join(rewards.weights)}; the task's own verifier is not used "
             "(--reward verifier=1.0 adds it)",
             DataWarning,
-            stacklevel=2,
         )

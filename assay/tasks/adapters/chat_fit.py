@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from assay.core.errors import AssayError, DataWarning
+from assay.core.errors import AssayError, DataWarning, warn
 from assay.models.pretrained.chat import Rewritten
 from assay.models.pretrained.chat_texts import Framed
 from assay.models.pretrained.transformers import PretrainedTokenizer
@@ -113,5 +112,5 @@ def fitted(task: PromptTask, tokenizer: PretrainedTokenizer) -> PromptTask:
         raise AssayError(f"{items.names}: every row is longer than the {most} tokens that '{tokenizer.path}' reads")
     if found := [f"{counts[name]:,} {why.format(most=most)}" for name, why in REASONS.items() if counts[name]]:
         total = len(replies)
-        warnings.warn(f"{items.names}: of {total:,} conversations {'; '.join(found)}", DataWarning, 2)
+        warn(f"{items.names}: of {total:,} conversations {'; '.join(found)}", DataWarning)
     return replace(task, items=items)

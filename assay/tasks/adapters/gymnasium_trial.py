@@ -8,14 +8,13 @@ exit or an endless loop costs the trial's process alone.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, warn
 from assay.core.spaces import MASK, Box, Discrete, MultiDiscrete, Space, Spec
 from assay.tasks.adapters.gymnasium_instances import spaces_of, time_limit
 from assay.tasks.adapters.gymnasium_spaces import Port, port_of, split_choices
@@ -54,15 +53,14 @@ def try_environment(
     for fresh in (True, False, True):
         if fresh:
             call_named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
-        runs.append(call_named(name, lambda: play_random(process, port, patience, warn=not runs)))
+        runs.append(call_named(name, lambda: play_random(process, port, patience, warns=not runs)))
     for run, where in ((runs[1], "after a reset"), (runs[2], "in a fresh environment")):
         different = [step for step, (one, other) in enumerate(zip(runs[0], run, strict=False)) if one != other]
         if different:
-            warnings.warn(
+            warn(
                 f"task '{name}' is not deterministic: under equal seed and actions it differs at step {different[0]} "
                 f"{where}. This run cannot be resumed exactly; draw all random numbers from self.np_random, seeded by "
-                "super().reset(seed=seed).",
-                stacklevel=2,
+                "super().reset(seed=seed)."
             )
             break
     if limit is not None or is_limited:
@@ -104,7 +102,7 @@ def call_named(name: str, call: Callable[[], Any]) -> Any:
         raise AssayError(text if text.startswith("task '") else f"task '{name}': {text}") from error
 
 
-def play_random(process: Process, port: Port, patience: float, *, warn: bool) -> Played:
+def play_random(process: Process, port: Port, patience: float, *, warns: bool) -> Played:
     """Plays seeded random actions from one seed; later episodes follow the first."""
     generator, begin = np.random.default_rng(0), time.perf_counter()
     seen = process.call("reset", np.array([0]), seconds=patience)
@@ -113,8 +111,8 @@ def play_random(process: Process, port: Port, patience: float, *, warn: bool) ->
         rows = some_action(port.action, generator, seen[MASK][0] if port.masks else None)[None]
         results, seen = process.call("step", rows, seconds=patience)
         record.append((results.tobytes(), *(column.tobytes() for column in seen.values())))
-        if warn and isinstance(port.observation, Box) and outside(port, seen["observation"][0]):
-            warn = False
+        if warns and isinstance(port.observation, Box) and outside(port, seen["observation"][0]):
+            warns = False
     return record
 
 
@@ -145,9 +143,8 @@ def outside(port: Port, vector: np.ndarray) -> bool:
     if not len(places):
         return False
     place = int(places[0])
-    warnings.warn(
+    warn(
         f"task '{port.name}': observation{port.names()[place]} is {vector[place]:g}, outside its space "
-        f"({low[place]:g} to {high[place]:g}). Widen observation_space, or clip the observation.",
-        stacklevel=2,
+        f"({low[place]:g} to {high[place]:g}). Widen observation_space, or clip the observation."
     )
     return True

@@ -184,10 +184,10 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
     told, heard = partner.sizes if isinstance(partner, Sized) else (wide * task.max_prompt, wide * task.max_reply)
     most = seen if task.rows is not None else max(told + frame, seen)
-    tokens = max_tokens or max(utterance, task.max_tokens)
-    limits = (most, task.max_turns, tokens, heard + gap)
+    utterances = max_tokens or max(utterance, task.max_tokens)
+    limits = (most, task.max_turns, utterances, heard + gap)
     if isinstance(partner, ToolUse):
-        usual = Room(task.max_turns - 1, tokens, partner.most_bytes)
+        usual = Room(task.max_turns - 1, utterances, partner.most_bytes)
         talk = Talk(partner, tokenizer, most, gap, utterance, is_limited=task.is_limited or bool(max_tokens))
         partner, limits = talk.fitted(usual)
     return ModelDialogue(

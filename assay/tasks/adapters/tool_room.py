@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from assay.core.errors import AssayError, DataWarning
+from assay.core.errors import AssayError, DataWarning, warn
 from assay.models.pretrained.transformers import PretrainedTokenizer
 from assay.rollouts.text import TOOL_RESPONSE, ToolResults
 from assay.tasks.language.tools import WRAPPED, ToolUse
@@ -56,7 +55,7 @@ class Talk:
         if room != usual:
             told = [f"{option(name)} {getattr(room, place)}" for name, place in OPTIONS.items() if name in self.free]
             what = f"model '{self.tokenizer.path}' reads {reads:,} tokens, so that conversations with tools are shorter"
-            warnings.warn(f"{what}: {', '.join(told)}. Each can be set", DataWarning, 2)
+            warn(f"{what}: {', '.join(told)}. Each can be set", DataWarning)
         return replace(self.partner, most_bytes=room.size), (self.prompt, room.calls + 1, room.tokens, self.reply(room))
 
     def needs(self, room: Room) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.core.errors import AssayError, DataWarning
+from assay.core.errors import AssayError, DataWarning, warn
 from assay.core.record import Draw, Experience, Score
 from assay.core.spaces import Spec
 from assay.rollouts import text
@@ -134,7 +133,7 @@ def labelled_pairs(path: str) -> tuple[list[Row], str]:
         raise AssayError(f'{what}. Add the other kind, or keep the good ones as {{"prompt", "answer"}} for sft')
     if lone := len(rows) - 2 * len(pairs):
         what = f"{lone} of {len(rows)} completions have no partner with the other label"
-        warnings.warn(f"{path}: {what} and the same prompt, and are left out", DataWarning, 2)
+        warn(f"{path}: {what} and the same prompt, and are left out", DataWarning)
     return pairs, digest
 
 

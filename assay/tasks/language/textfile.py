@@ -6,7 +6,6 @@ Every row is checked when the file is read, so that no compute is spent on an un
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.core.answers import AnswerFormat, found_format
-from assay.core.errors import AssayError, DataWarning
+from assay.core.errors import AssayError, DataWarning, warn
 from assay.rollouts import text
 from assay.rollouts.text import ByteTokenizer, Said, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, plain_number
@@ -252,7 +251,7 @@ def textfile(
     asked = [] if judged else [item for item in items if not trains_turns(item.prompt, item.demonstration)]
     leaks = sum(is_word_in(item.answer, item.prompt) for item in asked if item.answer)
     if leaks:
-        warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", DataWarning, 2)
+        warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", DataWarning)
     worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)
     source = TextFile(path, digest, held_out, seed, tuple(items), worked, judged=judged)
     pairs = [(item.demonstration, item.where) for item in items]

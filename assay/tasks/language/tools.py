@@ -337,8 +337,8 @@ def with_tools(
     reply = partner.most_bytes + len(TOOL_RESPONSE)
     utterance = task.max_tokens if task.is_limited else max(task.max_tokens, UTTERANCE)
     limits = (task.max_prompt + tokens, (max_calls or CALLS) + 1, utterance, reply)
-    more = {"system": task.system, "scorer": task.scorer, "is_limited": task.is_limited}
-    return DialogueTask(task.name, partner, tokenizer, *limits, **more)
+    made = DialogueTask(task.name, partner, tokenizer, *limits, system=task.system, scorer=task.scorer)
+    return replace(made, is_limited=task.is_limited)
 
 
 def has_answers(items: Items) -> bool:
