@@ -114,6 +114,8 @@ OPTIONS = {
     "--evaluations": ("eval_steps", "eval_freq", "eval_interval"),
     "--task": ("dataset", "train_dataset", "train_file", "train_files", "env", "env_id"),
     "--num-envs": ("n_envs", "num_workers"),
+    "--starts": ("episodes", "num_episodes", "n_eval_episodes", "eval_episodes"),
+    "--eval-episodes": ("episodes", "num_episodes", "n_eval_episodes"),
     "--reward": ("reward_funcs", "reward_fn", "reward_function"),
 }
 """Words that other libraries have for options of ours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -96,8 +97,15 @@ def write_onnx(module: nn.Module, inputs: dict[str, Tensor], target: Path) -> No
     """Writes ONNX; AssayError without its packages."""
     for package in ("onnx", "onnxscript"):
         require(package, "export", "policies in ONNX")
-    made: Any = torch.onnx.export(program_of(module, inputs), dynamo=True, input_names=list(inputs))
-    made.save(str(target))
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)  # what it does not need, and its steps, are no news
+    try:
+        program = program_of(module, inputs)
+        made: Any = torch.onnx.export(program, dynamo=True, input_names=list(inputs), verbose=False)
+        made.save(str(target))
+    finally:
+        log.setLevel(level)
 
 
 def program_of(module: nn.Module, inputs: dict[str, Tensor]) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.slots import Ask, Body
-from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.core.spaces import Box, Context, Discrete, MultiDiscrete, Spec
 
 
 def feature_size(spec: Spec) -> int:
@@ -126,8 +126,15 @@ class Vectors(Body, Protocol):
             every = replace(ask, shape=(spec.action.n, *ask.shape), action=False)
             return Chosen(Rows(self.network(size, every), every), len(ask.shape))
         if not isinstance(spec.action, Box):
-            raise AssayError(f"a network on vectors cannot read {spec.action}. Use Transformer() for tokens")
+            raise AssayError(no_input(spec.action))
         return Rows(self.network(size + spec.action.size, ask), ask)
+
+
+def no_input(action: Any) -> str:
+    """Returns what to do about actions that are no input of a network on vectors."""
+    if isinstance(action, MultiDiscrete):
+        return f"a value of actions needs one choice, the task has {action}. Try ppo or a2c"
+    return f"a network on vectors cannot read {action}. Use Transformer() for tokens"
 
 
 class Rows(nn.Module):
