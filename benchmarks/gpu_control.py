@@ -177,7 +177,7 @@ def memory(device: str) -> Row:
 # ---------------------------------------------------------------------------------------------------- learning
 def learn(args: argparse.Namespace) -> Iterator[Row]:
     """Yields the seconds to a mean held-out return, for each seed."""
-    for seed in range(args.seeds):
+    for seed in range(args.first_seed, args.first_seed + args.seeds):
         begin, found, curve, seen, checked = time.perf_counter(), None, list[Any](), -np.inf, 0
         loop = loop_of(args.learn, args, seed, args.worlds)
         while (
@@ -221,6 +221,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--target", type=float, help="mean held-out return to reach")
     parser.add_argument("--episodes", type=int, help="held-out episodes of an evaluation")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--most", type=float, default=240.0, help="seconds after which a seed is given up")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=NUMBER", help="a setting of the method")
     parser.add_argument("--out", type=Path)
