@@ -65,7 +65,7 @@ def fenced(markdown: str) -> str:
 def breakable(code: str) -> str:
     """Returns code in a line with whole options, and with places to break where a test is named."""
     if "::" in code:
-        return code.replace("::", "::<wbr>").replace("_", "_<wbr>")
+        return code.replace("::", "::<wbr>").replace("_", "_<wbr>").replace("/", "/<wbr>")
     return OPTION.sub(r'<span class="option">\1</span>', f" {code}")[1:]
 
 
