@@ -22,9 +22,10 @@ def decision_transformer(
     without a target it asks for the log's best return.
     """
     base, settings = bc(preset), preset.offline
+    step = CONTROL.offline.optimizer if preset.tabular else settings.optimizer  # a table's rate is not a network's
     head = Distribution() if preset.discrete else Deterministic()
     source = Windows((log or settings.log,), batch, settings.updates, length=length)
     (stage,) = base.stages
-    stages = (replace(stage, optimizer=replace(settings.optimizer, weight_decay=1e-4, clip_norm=0.25)),)
+    stages = (replace(stage, optimizer=replace(step, weight_decay=1e-4, clip_norm=0.25)),)
     actor, steps = Policy(Trajectory(length=length, target=target), head), settings.steps
     return replace(base, name="decision-transformer", actor=actor, source=source, stages=stages, steps=steps)
