@@ -53,9 +53,10 @@ class Talk:
         if room is None:
             raise self.too_long(usual)
         if room != usual:
-            told = [f"{option(name)} {getattr(room, place)}" for name, place in OPTIONS.items() if name in self.free]
+            told = [f"{option(name)} {getattr(room, place)}" for name, place in OPTIONS.items()]
+            lowered = [words for words, one, other in zip(told, room, usual, strict=True) if one != other]
             what = f"model '{self.tokenizer.path}' reads {reads:,} tokens, so that conversations with tools are shorter"
-            warn(f"{what}: {', '.join(told)}. Each can be set", DataWarning)
+            warn(f"{what}: {', '.join(lowered)}. Each can be set", DataWarning)
         return replace(self.partner, most_bytes=room.size), (self.prompt, room.calls + 1, room.tokens, self.reply(room))
 
     def needs(self, room: Room) -> int:
