@@ -28,9 +28,11 @@ from assay.core.record import Draw, Experience, Need
 from assay.core.slots import PathActor
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.datasets.dataset import REWARDS, Dataset
+from assay.models.action_units import ActionUnits
 from assay.models.bodies.perceptron import Ensemble
 from assay.ops import random
 
+ESTIMATORS = ("fqe", "dr", "wis")
 BOOTSTRAPS = 1_000
 LARGEST_LOG_RATIO = 4.0
 """The ratio of one decision is at most e^4."""
@@ -46,10 +48,10 @@ class Fqe:
     """
 
     hidden: tuple[int, ...] = (64, 64)
-    updates: int = 8_000
+    updates: int = 5_000
     batch: int = 256
     learning_rate: float = 1e-3
-    rate: float = 0.05
+    rate: float = 0.1
     members: int = 2
     draws: int = 4
     """Actions of the policy for each state where its value is averaged."""
@@ -73,7 +75,8 @@ class Values:
 
     def __init__(self, data: Dataset, spec: Spec, policy: Any, settings: Fqe, discount: float, seed: int) -> None:
         self.data, self.spec, self.policy, self.settings = data, spec, policy, settings
-        self.discount, self.draw = discount, Draw(seed, (61,))
+        self.discount, self.seed, self.draw = discount, seed, Draw(seed, (61,))
+        self.units = ActionUnits(spec.action)
         seen = self.numbers(data.observation)
         self.mean, self.deviation = seen.mean(0), seen.std(0, correction=0) + 1e-3
         horizon = (1.0 - discount ** (len(data) / len(data.bounds))) / max(1.0 - discount, 1e-6)
@@ -92,11 +95,7 @@ class Values:
     def coded(self, action: Tensor) -> Tensor:
         """Returns actions as inputs, [N, A]."""
         space = self.spec.action
-        if isinstance(space, Discrete):
-            return one_hot(action, space.n).float()
-        assert isinstance(space, Box)
-        low, high = torch.tensor(space.low), torch.tensor(space.high)
-        return (2.0 * action - low - high) / (high - low)
+        return one_hot(action, space.n).float() if isinstance(space, Discrete) else self.units(action)
 
     def inputs(self, seen: Tensor, action: Tensor) -> Tensor:
         """Returns the rows that the networks read."""
@@ -118,6 +117,10 @@ class Values:
             found.append(torch.stack([self.net(self.inputs(rows, action)) for action in drawn]).mean((0, 1)))
         return torch.cat(found).squeeze(-1).double().numpy() * self.scale
 
+    def of_starts(self) -> np.ndarray:
+        """Returns V of the first state of each episode, [E]."""
+        return self.of_policy(self.data.observation[[first for first, _ in self.data.bounds]])
+
     @torch.no_grad()
     def of_data(self) -> np.ndarray:
         """Returns Q(s, a) of the recorded rows, [N]."""
@@ -128,7 +131,8 @@ class Values:
     def fit(self) -> None:
         """Regresses Q on r + discount * Q'(s', b), b drawn by the policy, on random rows."""
         data, given = self.data, self.settings
-        adam = torch.optim.Adam(self.net.parameters(), given.learning_rate)
+        fast, slow = (list[Tensor](each.parameters()) for each in (self.net, self.target))
+        adam = torch.optim.Adam(fast, given.learning_rate)
         for update in range(given.updates):
             rows = torch.from_numpy(random.integers(self.draw.at(1, update), len(data), given.batch))
             after = data.next_observation[rows]
@@ -141,8 +145,7 @@ class Values:
             loss.backward()
             adam.step()
             with torch.no_grad():
-                for slow, fast in zip(self.target.parameters(), self.net.parameters(), strict=True):
-                    slow.lerp_(fast, given.rate)
+                torch._foreach_lerp_(slow, fast, given.rate)
 
 
 def context_of(seen: Tensor, spec: Spec) -> Context:
@@ -224,16 +227,15 @@ def over_episodes(value_of: Callable[[np.ndarray], float], num: int, effective: 
     return Evaluated(value_of(np.arange(num)), float(low), float(high), num, effective)
 
 
-def fitted(policy: Any, data: Dataset, spec: Spec, discount: float, settings: Fqe, seed: int) -> Evaluated:
+def fitted(values: Values) -> Evaluated:
     """Returns the mean of the fitted values of first states."""
-    values = Values(data, spec, policy, settings, discount, seed)
-    start = values.of_policy(data.observation[[first for first, _ in data.bounds]])
-    return over_episodes(lambda rows: float(start[rows].mean()), len(start), float(len(start)), seed)
+    start = values.of_starts()
+    return over_episodes(lambda rows: float(start[rows].mean()), len(start), float(len(start)), values.seed)
 
 
-def weighted(policy: Any, data: Dataset, spec: Spec, discount: float, settings: Fqe, seed: int) -> Evaluated:
+def weighted(policy: Any, data: Dataset, spec: Spec, discount: float, seed: int) -> Evaluated:
     """Returns the mean of the episodes' returns, weighted by the products of their ratios."""
-    last = np.array([each[-1] for each in weights(policy, data, spec)])
+    last = np.array([each[-1] for each in weights(policy, data, spec, seed)])
     rewards = padded([data.reward[first:end].double().numpy() for first, end in data.bounds], lambda part: 0.0)
     returns = rewards @ discount ** np.arange(rewards.shape[1])
 
@@ -243,23 +245,18 @@ def weighted(policy: Any, data: Dataset, spec: Spec, discount: float, settings: 
     return over_episodes(value_of, len(last), effective(last), seed)
 
 
-def doubly_robust(policy: Any, data: Dataset, spec: Spec, discount: float, settings: Fqe, seed: int) -> Evaluated:
+def doubly_robust(values: Values, weight: list[np.ndarray]) -> Evaluated:
     """Returns the mean of the fitted values of first states, corrected by weighted errors of the fit."""
-    weight = padded(weights(policy, data, spec), lambda part: float(part[-1]))
-    values = Values(data, spec, policy, settings, discount, seed)
-    start = values.of_policy(data.observation[[first for first, _ in data.bounds]])
-    onward = values.of_policy(data.next_observation) * ~data.terminal.numpy()
-    error = data.reward.double().numpy() + discount * onward - values.of_data()
+    data, table = values.data, padded(weight, lambda part: float(part[-1]))
+    start, onward = values.of_starts(), values.of_policy(data.next_observation) * ~data.terminal.numpy()
+    error = data.reward.double().numpy() + values.discount * onward - values.of_data()
     gaps = padded([error[first:end] for first, end in data.bounds], lambda part: 0.0)
-    gaps = gaps * discount ** np.arange(gaps.shape[1])
+    gaps = gaps * values.discount ** np.arange(gaps.shape[1])
 
     def value_of(rows: np.ndarray) -> float:
-        return float((start[rows] + (shares(weight[rows]) * gaps[rows]).sum(1)).mean())
+        return float((start[rows] + (shares(table[rows]) * gaps[rows]).sum(1)).mean())
 
-    return over_episodes(value_of, len(start), effective(weight[:, -1]), seed)
-
-
-ESTIMATORS = {"fqe": fitted, "dr": doubly_robust, "wis": weighted}
+    return over_episodes(value_of, len(start), effective(table[:, -1]), values.seed)
 
 
 def evaluated(
@@ -274,4 +271,9 @@ def evaluated(
         raise AssayError("--ope estimates the return of one task, and this one has goals. Play the policy")
     if not data.about.get(REWARDS, True):
         raise AssayError("the data have no rewards, so there is no return to estimate. Add them")
-    return ESTIMATORS[estimator](policy, data, spec, discount, settings, seed)
+    if estimator == "wis":
+        return weighted(policy, data, spec, discount, seed)
+    if estimator == "fqe":
+        return fitted(Values(data, spec, policy, settings, discount, seed))
+    weight = weights(policy, data, spec, seed)  # refuses before a long fit
+    return doubly_robust(Values(data, spec, policy, settings, discount, seed), weight)
