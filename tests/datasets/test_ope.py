@@ -107,7 +107,7 @@ def test_a_cut_episode_goes_on_for_fitted_values_and_ends_for_weights() -> None:
     """Cut after two of four decisions of the behaviour policy: the weighted return is that of two."""
     data = recorded(0.5, 400)
     place = torch.arange(len(data)) % LENGTH
-    both = {name: column[place < 2] for name, column in data.columns()}
+    both: dict[str, Any] = {name: column[place < 2] for name, column in data.columns()}
     short = Dataset(**both | {"truncated": place[place < 2] == 1})
     found = evaluated("wis", Coin(0.5), short, SPEC, DISCOUNT)
     assert found.low < 0.5 * (1 + DISCOUNT) < found.high
@@ -194,4 +194,4 @@ def test_what_contradicts_an_estimate_is_refused(run: tuple[Path, Path]) -> None
         ({"ope": "fqe", "data": str(file), "video": 1}, "plays nothing"),
     ):
         with pytest.raises(AssayError, match=match):
-            assay.evaluate(folder, **told)  # type: ignore[arg-type]
+            assay.evaluate(folder, **told)
