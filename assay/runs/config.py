@@ -16,6 +16,7 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.runs.options.placement import PlacementOptions
+from assay.runs.user_code.addresses import PYTHON
 
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
@@ -80,9 +81,18 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
     )  # fmt: skip
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}
-    paths = store.difference(there, here)
+    paths = list(dict.fromkeys(named(path) for path in store.difference(there, here)))
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"
+
+
+def named(path: str) -> str:
+    """Returns the place of a setting in a config as a user calls it: own code by its file or function."""
+    parts = path.split(".")
+    if parts[0] != "code" or len(parts) == 1:
+        return path
+    source = ".".join(parts[1:])
+    return f"the code of {source.partition(':')[2].partition('.')[0] if source.startswith(PYTHON) else source}"
 
 
 def as_json(value: Any) -> Any:

@@ -101,7 +101,7 @@ class Worker:
         if facts["fingerprint"] != self.config["fingerprint"]:
             raise AssayError(
                 f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}). Use another "
-                "--out, or resume with the settings it was started with."
+                "--out (out= in Python), or resume with the settings it was started with."
             )
         check_base(self.folder, self.plan, self.loop.engine)
         tree = checkpoint.tree

@@ -116,6 +116,9 @@ def test_a_changed_function_is_changed_code(tmp_path: Path, monkeypatch: pytest.
     other.__name__ = "paid"
     with pytest.raises(AssayError, match="own code has changed since run was started: paid of python:paid"):
         assay.resume("run", functions=[other])
+    other.__qualname__ = paid.__qualname__
+    with pytest.raises(AssayError, match=r"other settings \(different: the code of paid\). Use another --out"):
+        assay.train("grpo", ROWS, reward=other, out="run", **SHORT)
 
 
 def test_a_function_of_a_module_has_its_address() -> None:

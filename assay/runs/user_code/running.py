@@ -56,7 +56,7 @@ def own_code(accepted: Code, folder: Path) -> Iterator[None]:
 
 
 def after_fixing(folder: Path) -> str:
-    """Returns a sentence on what to do after own code is mended: to resume, or to start again where nothing began."""
+    """Returns a sentence on what to do after own code failed: to resume, or to start again where no run had begun."""
     if not is_begun(folder):
         return "Nothing was spent: fix it and start the run again."
     return f"After fixing it, resume with: {resume_command(folder, accept=True)}"

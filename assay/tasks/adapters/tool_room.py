@@ -1,4 +1,4 @@
-"""How conversations with tools fit into what a model reads: limits that nobody chose are lowered, and said."""
+"""How conversations with tools fit into what a model reads: limits that were not chosen are lowered, and said."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Talk:
 
     @property
     def free(self) -> frozenset[str]:
-        """Returns the options that nobody chose."""
+        """Returns the options that were not chosen."""
         return self.partner.free | (set() if self.is_limited else {"max_tokens"})
 
     def fitted(self, usual: Room) -> tuple[ToolUse, tuple[int, int, int, int]]:

@@ -49,7 +49,7 @@ class DialogueTask:
 
     The reward of a turn is on its last token, the outcome on the last token of all. `max_prompt` counts bos. A `scorer`
     takes the place of the partner's outcomes and rewards. A partner with sessions is asked while rows are played, as
-    `waiting` allows, and never again: all else reads the record. `is_limited` says that somebody chose `max_tokens`.
+    `waiting` allows, and never again: all else reads the record. `is_limited` says that `max_tokens` was chosen.
     """
 
     name: str

@@ -37,8 +37,8 @@ WRAPPED = len(TOOL_RESPONSE.format(""))
 CUT = " [cut]"
 """Ends a result that was cut."""
 CALLS, BYTES, UTTERANCE = 4, 512, 256
-"""Turns with calls, bytes of the results of an utterance, and bytes of an utterance, which may be a call, where nobody
-says how many."""
+"""Turns with calls, bytes of the results of an utterance, and bytes of an utterance, which may be a call, where no
+number is chosen."""
 MEASURED, MORE = 64, 128
 """Rows whose texts from tools are measured before a run, and bytes by which those of others may be longer."""
 SEED = "seed"
@@ -123,7 +123,7 @@ class ToolUse:
     utterance have `most_bytes` together, short ones all they need, and one that is cut ends with " [cut]"; calls for
     which no room is left are not made. With `in_text`, the prompt describes the tools; else a model's chat template
     does. With `as_json`, results are written inside a JSON string. A model that reads too little lowers the options
-    that are `free`: those of tool_calls and tool_bytes that nobody chose.
+    that are `free`: those of tool_calls and tool_bytes that were not chosen.
     """
 
     items: Items
