@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {
     "control", "data", "language", "scale", "plots", "tasks", "peers", "docs", "dev", "all", "video", "export", "games",
-    "ray", "verify", "sql", "mcp", "warp", "worlds",
+    "ray", "verify", "sql", "mcp", "openenv", "warp", "worlds",
 }  # fmt: skip
 HARD = {"torch", "numpy", "safetensors", "rich"}
 IMPORT_SECONDS = 2.5

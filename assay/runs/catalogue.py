@@ -35,7 +35,7 @@ from assay.runs.user_code.loading import load
 from assay.tasks.language import files
 from assay.tasks.language.redteam_chat import OF_FILES
 
-WORLDS = ("textworld-express", "scienceworld", "textarena", "minigrid")
+WORLDS = ("textworld-express", "scienceworld", "textarena", "minigrid", "openenv")
 """Libraries of text games."""
 ADAPTED = ("reasoning-gym", "pettingzoo", "envpool", "warp", *WORLDS)
 """Prefixes of the names of other libraries' tasks."""

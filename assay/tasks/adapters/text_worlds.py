@@ -2,6 +2,7 @@
 
     textworld-express:coin:numLocations=3      scienceworld:find-plant:simplifications=easy
     textarena:Mastermind-v0                    minigrid:MiniGrid-Empty-5x5-v0
+    openenv:http://127.0.0.1:8000:turns=4      (a server of one's own; see `openenv`)
 
 A row has a session of its own. Games that need a process (Java) share at most `AT_ONCE` of them: a session whose
 process another one has used begins its game again and repeats what was said, and a reply that differs is a fault.
@@ -19,6 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Outcome
 from assay.rollouts.text import ByteTokenizer, Tokenizer
 from assay.rollouts.words import WordTokenizer
+from assay.tasks.adapters.openenv import OpenEnv, places_at
 from assay.tasks.adapters.text_world_kinds import Arena, Express, Grid, Science, World
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.items import Item, check_split
@@ -29,12 +31,15 @@ AT_ONCE = 16
 SEEN, WALKED = 12, 48
 """Games whose prompts are measured, and games whose words make a vocabulary."""
 UNKNOWN = "?"
+GAME = re.compile(r"(https?://[^/:]*(?::\d+)?(?:/[^:]*)?|[^:]*)(?::(.*))?", re.DOTALL)
+"""A game, which may be the address of a server, and settings."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """A library: what makes its game; usual turns, and bytes of an utterance and of what is read of a reply; whether a
-    game is a process; and whether the words of some games are a vocabulary for a small model.
+    game is a process; and whether the words of some games are a vocabulary for a small model. `places` says how many
+    games there may be at a time, at most a number.
     """
 
     make: Callable[[str, Mapping[str, str]], World]
@@ -43,6 +48,7 @@ class Kind:
     shown: int
     is_process: bool
     has_words: bool
+    places: Callable[[str, Mapping[str, str], int], int] | None = None
 
 
 KINDS: Mapping[str, Kind] = {
@@ -50,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "scienceworld": Kind(Science, 30, 96, 1200, True, False),
     "textarena": Kind(Arena, 20, 48, 1200, False, False),
     "minigrid": Kind(Grid, 30, 16, 400, False, True),
+    "openenv": Kind(OpenEnv, 8, 96, 1200, True, False, places_at),
 }
 
 
@@ -77,11 +84,14 @@ class Place:
 
 
 class Places:
-    """The games of one task in this process, each started when it is needed."""
+    """The games of one task in this process, each started when it is needed: the one that prompts are read from, and
+    at most so many others. If there may be no other, rows play the first.
+    """
 
     def __init__(self, make: Callable[[], World], most: int | None) -> None:
         self.make, self.most, self.lock = make, most, threading.Lock()
-        self.first, self.all = Place(make), list[Place]()
+        self.first = Place(make)
+        self.all = [self.first] if most == 0 else list[Place]()
 
     def taken(self) -> Place:
         """Returns the place with the fewest users; a new one as long as there may be more."""
@@ -202,8 +212,11 @@ class TextWorlds:
 @lru_cache(maxsize=8)
 def places_of(library: str, game: str, settings: tuple[tuple[str, str], ...]) -> Places:
     """Returns the games of a name in this process."""
-    kind = KINDS[library]
-    return Places(lambda: kind.make(game, dict(settings)), AT_ONCE if kind.is_process else None)
+    kind, told = KINDS[library], dict(settings)
+    most = AT_ONCE if kind.is_process else None
+    if kind.places is not None:
+        most = kind.places(game, told, AT_ONCE + 1) - 1
+    return Places(lambda: kind.make(game, told), most)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -211,7 +224,7 @@ def item_of(worlds: TextWorlds, ordinal: int, split: int) -> Item:
     """Returns the item of a game, which is begun for it."""
     first = worlds.places.first
     with first.lock:
-        world = first.begun()
+        world, first.user = first.begun(), None
         prompt = world.begin(ordinal, split, is_shown=True)
         shown = "\n".join(world.solution())
     return Item(f"{prompt.strip()}\n", "", shown, {"ordinal": ordinal, "split": split})
@@ -246,7 +259,7 @@ def is_world(name: str) -> bool:
 def text_world_task(name: str) -> DialogueTask:
     """Returns the task of an address LIBRARY:GAME or LIBRARY:GAME:SETTING=VALUE,..."""
     library, _, rest = name.partition(":")
-    game, _, words = rest.partition(":")
+    game, words = GAME.fullmatch(rest).groups("")  # type: ignore[union-attr]  # it matches all
     kind, settings = KINDS[library], parsed(words, name)
     if not game:
         raise AssayError(f"task '{name}' names no game. Write {library}:GAME")
