@@ -53,11 +53,12 @@ def marks(num: int, device: torch.device | str) -> Tensor:
 def words(seeds: Sequence[int], path: Sequence[int | Tensor], device: torch.device | str) -> Tensor:
     """Returns the words of Draw(seed, path) of each seed, [..., S]; axes of tensor coordinates come before S."""
     plain, rest = [mix_plain((seed + PLAIN_GOLDEN) & ONES) for seed in seeds], list(path)
-    while rest and isinstance(rest[0], int):  # on the host, in one number: a copy to the device would be waited for
-        mark = mix_plain((rest.pop(0) + PLAIN_GOLDEN) & ONES)
+    while rest and isinstance(first := rest[0], int):  # on the host: a copy to the device would be waited for
+        mark = mix_plain((first + PLAIN_GOLDEN) & ONES)
+        del rest[0]
         plain = [mix_plain(word ^ mark) for word in plain]
-    first, *others = map(signed, plain)
-    word = torch.tensor([first, *others], device=device) if others else torch.full((1,), first, device=device)
+    known, *others = map(signed, plain)
+    word = torch.tensor([known, *others], device=device) if others else torch.full((1,), known, device=device)
     for coordinate in rest:
         word = folded(word, coordinate if isinstance(coordinate, int) else coordinate.unsqueeze(-1))
     return word
