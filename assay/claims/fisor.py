@@ -15,8 +15,8 @@ from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Me
 from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
-from assay.methods.fisor import BestOf, Feasible, WorstToCome, cloned_diffusion, fisor, least_harm
-from assay.parts import Log
+from assay.methods.fisor import Feasible, cloned_diffusion, fisor, least_harm
+from assay.parts import BestOf, Log, WorstToCome
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.control.steered import avoidable, steered_hazards
 

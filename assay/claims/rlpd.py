@@ -41,7 +41,7 @@ def batches() -> list[Experience]:
         reward = 100.0 + step + torch.zeros(8, 2)
         fresh = Experience(seen, torch.zeros(8, 2, 1), first, 0 * reward, reward, no, no)
         found.append(list(source(Scene(pendulum(), draw=Draw(0, (step,)), fresh=fresh), state)))
-    return [len(found[6]), *found[7]]  # type: ignore[list-item]
+    return [len(found[6]), *found[7]]
 
 
 def offline_share() -> float:

@@ -61,7 +61,8 @@ def episodes_of(data: Dataset) -> Tensor:
 def only(data: Dataset, keep: Tensor) -> Dataset:
     """Returns the rows of whole episodes that are marked, bool [E]."""
     rows = keep[episodes_of(data)]
-    return replace(data, **{name: column[rows] for name, column in data.columns()})
+    kept: dict[str, Any] = {name: column[rows] for name, column in data.columns()}
+    return replace(data, **kept)
 
 
 def some_episodes(data: Dataset, num: int, of: str, seed: int) -> Tensor:
@@ -104,7 +105,8 @@ class Corrupted:
         if not column.is_floating_point():
             num = int(column.max()) + 1
             away = 1 + torch.from_numpy((random.uniform(draw, 1, rows) * (num - 1)).astype(np.int64))
-            return replace(data, **{name: torch.where(chosen, (column + away) % num, column)}, logp=None)
+            other: dict[str, Any] = {name: torch.where(chosen, (column + away) % num, column)}
+            return replace(data, **other, logp=None)
         flat = column.reshape(len(column), -1)
         place = np.arange(flat.shape[1])
         number = torch.from_numpy(self.size * (2.0 * random.uniform(draw, 1, rows[:, None], place[None]) - 1.0))
@@ -114,8 +116,8 @@ class Corrupted:
             wrong = flat + number * flat.double().std(0, correction=0)
         if self.what == "action":  # as a task takes them: inside the range that the data have
             wrong = wrong.clamp(flat.double().amin(0), flat.double().amax(0))
-        found = torch.where(chosen.unsqueeze(1), wrong.to(flat.dtype), flat).view_as(column)
-        return replace(data, **{name: found}, logp=None if self.what == "action" else data.logp)
+        found: dict[str, Any] = {name: torch.where(chosen.unsqueeze(1), wrong.to(flat.dtype), flat).view_as(column)}
+        return replace(data, **found, logp=None if self.what == "action" else data.logp)
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def rule_of(text: str) -> Rule:
     if name not in RULES:
         raise AssayError(f"there is no rule '{name}'. Use {', '.join(RULES)}")
     made: Any = RULES[name]
-    known = {one.name: type(one.default) for one in fields(made)}
+    known: dict[str, Any] = {one.name: type(one.default) for one in fields(made)}
     settings: dict[str, Any] = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")

@@ -37,7 +37,7 @@ def gaussian(preset: Preset = CONTINUOUS, log: Log | None = None) -> Recipe:
     ours = recipe(preset, log)
     base = recipes.bc(preset)
     (stage,) = base.stages
-    actor = replace(base.actor, body=ours.actor.body)  # type: ignore[type-var]
+    actor = replace(base.actor, body=ours.actor.body)  # type: ignore[attr-defined, type-var]
     stage = replace(stage, optimizer=ours.stages[0].optimizer)
     return replace(base, actor=actor, source=ours.source, stages=(stage,), steps=ours.steps)
 
