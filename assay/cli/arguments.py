@@ -141,7 +141,8 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
         "--noise", type=float, default=0.1, metavar="P", help="share of uniform actions in scripted and play"
     )
     make.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
-    make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="DIR", help="folder (default: runs/data)")
+    text = "folder, or a new file .safetensors for one kind (default: runs/data)"
+    make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="PATH", help=text)
     text = "convert an offline dataset; the suffix of TARGET names the format, no suffix means a Minari folder"
     convert = what.add_parser("convert", help=text, description=text)
     convert.add_argument("source", metavar="SOURCE", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")
@@ -158,8 +159,8 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     text = "write a dataset altered by rules, which the new file names with the hash of the old one"
     alter = what.add_parser("alter", help=text, description=text)
     alter.add_argument("file", metavar="FILE", help=".safetensors, .npz, .hdf5, a folder, or minari:ID")
-    rules = "corrupted:what=reward,share=0.3,size=1; filtered:share=0.1,of=best; action-free:share=0.9,of=best; completed; "
-    rules += "mixed:other=FILE,share=0.5; delayed:steps=10"
+    rules = "corrupted:what=reward,share=0.3,size=1; filtered:share=0.1,of=best; action-free:share=0.9,of=best; "
+    rules += "completed; mixed:other=FILE,share=0.5; delayed:steps=10"
     alter.add_argument("rules", nargs="+", metavar="RULE", help=f"{rules}; several are applied in order")
     alter.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     alter.add_argument("--out", type=Path, required=True, metavar="TARGET", help="the new file")

@@ -33,6 +33,7 @@ WITH_AGENT: Mapping[str, Callable[[agents.Agent, int], made.Made]] = {
     "medium-expert": made.MediumExpert,
 }
 MOST_EPISODES = 1_000_000
+SUFFIX = ".safetensors"
 KINDS = ("random", "scripted", "play", *WITH_AGENT)
 
 
@@ -63,7 +64,7 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
 
 
 def make(options: argparse.Namespace) -> int:
-    """`assay data make`: writes one file per kind."""
+    """`assay data make`: writes one file per kind into a folder, or one kind into the file that is named."""
     if not 1 <= options.episodes <= MOST_EPISODES:
         raise AssayError(f"--episodes is {options.episodes}. Use a number from 1 to {MOST_EPISODES:,}.")
     if options.steps < 0:
@@ -71,13 +72,18 @@ def make(options: argparse.Namespace) -> int:
     if not 0 <= options.noise <= 1:
         raise AssayError(f"--noise is {options.noise:g}. Use a share from 0 to 1.")
     checked_seed(options.seed)
+    if options.out.suffix == SUFFIX and len(options.kinds) > 1:
+        raise AssayError(f"--out {options.out} is one file, for {len(options.kinds)} kinds. Name a folder.")
+    if options.out.suffix == SUFFIX and options.out.exists():
+        raise AssayError(f"--out {options.out} exists. Name a new file, or a folder.")
     task = catalogue.find_task(options.task)
     kinds = [kind_of(name, task, options) for name in options.kinds]
     paths = []
     for kind in kinds:
         if not options.json and isinstance(kind, made.Medium | made.MediumReplay | made.Expert | made.MediumExpert):
             agents.trained(kind.agent, task, tell_progress)
-        path = options.out / f"{made.plain(options.task)}-{kind.name}-{options.seed}.safetensors"
+        path = options.out / f"{made.plain(options.task)}-{kind.name}-{options.seed}{SUFFIX}"
+        path = options.out if options.out.suffix == SUFFIX else path
         rows = kind.make(task)
         paths.append(files.write(replace(rows, about={**rows.about, "task": options.task}), path))
     return show(paths, options.json)

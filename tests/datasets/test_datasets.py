@@ -629,6 +629,17 @@ def test_from_making_to_training_on_the_command_line(assay: Callable[..., Any], 
     assert "data" not in make_plan("dual-rl", "cartpole").config()
 
 
+def test_one_kind_is_made_into_the_file_that_is_named(assay: Callable[..., Any], tmp_path: Path) -> None:
+    """It was a folder of that name."""
+    assert assay("data", "make", "cartpole", "random", "--episodes", "2", "--out", "a.safetensors")[0] == 0
+    assert json.loads(assay("data", "describe", "a.safetensors", "--json")[1])[0]["episodes"] == 2
+    again = assay("data", "make", "cartpole", "random", "--episodes", "2", "--out", "a.safetensors")
+    assert again[2] == "assay: --out a.safetensors exists. Name a new file, or a folder.\n"
+    two = assay("data", "make", "cartpole", "random", "scripted", "--out", "b.safetensors")
+    assert two[2] == "assay: --out b.safetensors is one file, for 2 kinds. Name a folder.\n"
+    assert not (tmp_path / "b.safetensors").exists()
+
+
 def test_quality_and_coverage_are_described_with_what_they_are_relative_to(assay: Callable[..., Any]) -> None:
     made = json.loads(assay("data", "make", "cartpole", "scripted", "random", "--episodes", "20", "--json")[1])
     good, bad = (one["file"] for one in made)
