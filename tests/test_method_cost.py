@@ -34,6 +34,13 @@ REASONS = {
     "Factored": "the default head of tasks with several discrete choices",
     "StandardisedByData": "--normalize obs of every offline method, docs/rescaled.md; td3-bc has it in the preset d4rl",
     "ModuleBody": "--body FILE.py:NAME, docs/own.md: a user's own network",
+    "Hindsight": "goals in hindsight for any off-policy recipe, docs/control.md: users put it in the place of Replay",
+    "Prioritised": "replay by priority for any off-policy recipe, docs/control.md",
+    "ByImportance": "as above: the weights that go with it",
+    "Residual": "SimBa's body for any method on vectors: users put it in the place of Perceptron",
+    "WithHistory": "past decisions for any method on vectors, docs/control.md: users put it around a body",
+    "Gru": "--body gru, docs/control.md",
+    "Lstm": "--body lstm, docs/control.md",
     "SamplerWeight": "--correct-sampling, docs/scale.md: the last credit of any method with a ratio",
     "Narrowed": "temperature, top-k and top-p of a rollout, docs/one_gpu.md: users put it around any rollout",
 }

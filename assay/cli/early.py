@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.core.errors import AssayError
 from assay.core.tool_servers import is_server
 from assay.runs.method_names import known_method, method_address
-from assay.runs.options.own import PARTS
+from assay.runs.options.own import BUILT_IN, PARTS
 from assay.runs.user_code.addresses import Address, needed_address
 
 METHODS = ("name", "other", "first", "second")
@@ -39,7 +39,7 @@ def own_functions(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             yield "--reward", name
     for option in ("tool", *PARTS):
         for word in listed_option(options, option):
-            if not (option == "tool" and is_server(word)):
+            if word not in BUILT_IN and not (option == "tool" and is_server(word)):
                 yield f"--{option}", word
 
 

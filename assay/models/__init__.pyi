@@ -16,6 +16,7 @@ from assay.models.bodies.perceptron import (
     layered as layered, perceptron as perceptron, shaped as shaped, vectors as vectors,
 )
 from assay.models.bodies.recalling import WithHistory as WithHistory
+from assay.models.bodies.recurrent import Gru as Gru, Lstm as Lstm
 from assay.models.bodies.reading_table import ReadingTable as ReadingTable
 from assay.models.bodies.residual import Residual as Residual, ResidualNetworks as ResidualNetworks
 from assay.models.bodies.standardised import Standardised as Standardised

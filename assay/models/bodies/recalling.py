@@ -35,18 +35,25 @@ class RecalledInputs(nn.Module):
         return outputs
 
     def past(self, context: Context, seen: Tensor) -> Tensor:
-        """Returns the past as one vector; zeros where there is none."""
+        """Returns the past as one vector; zeros for those that are missing."""
+        return self.decisions(context, seen)[0].flatten(-2)
+
+    def decisions(self, context: Context, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns past decisions as vectors [..., k - 1, F], the latest last, and whether each is there [..., k - 1];
+        zeros for those that are missing.
+        """
         steps, axes = self.history.steps - 1, seen.shape[:-1]
         if "past" not in context or not steps:
-            return seen.new_zeros(*axes, steps * size_of_step(seen.shape[-1], self.space, self.history))
+            size = size_of_step(seen.shape[-1], self.space, self.history)
+            return seen.new_zeros(*axes, steps, size), torch.zeros(*axes, steps, dtype=torch.bool, device=seen.device)
         parts = [context["past_observation"][..., -steps:, :]]
         if self.history.actions:
             done = context["past_action"][..., -steps:, :] if isinstance(self.space, Box) else context["past_action"]
             parts.append(self.units(done) if isinstance(self.space, Box) else self.one_hot(done[..., -steps:], seen))
         if self.history.rewards:
             parts.append(context["past_reward"][..., -steps:].unsqueeze(-1).to(seen.dtype))
-        there = context["past"][..., -steps:].unsqueeze(-1)
-        return (torch.cat(parts, -1) * there).flatten(-2)
+        there = context["past"][..., -steps:]
+        return torch.cat(parts, -1) * there.unsqueeze(-1), there
 
     def one_hot(self, done: Tensor, like: Tensor) -> Tensor:
         """Returns discrete actions as vectors."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PARTS = {"loss": "", "advantage": "", "body": MODELS}
 """Options that put own code into the recipe, with the group of entry points that may name it."""
+BUILT_IN = ("gru", "lstm")
+"""Words of --body that name no own code: `user_code.body.RECURRENT`."""
 LEAST_MEMORY = 0.05
 """Gigabytes that a worker's interpreter needs before it loads own code."""
 
@@ -90,7 +92,8 @@ class OwnOptions(Group):
         metavar="ADVANTAGE",
     )  # fmt: skip
     body: str | None = option(
-        None, "network FILE.py:NAME, an nn.Module of observations, in the actor and the critics of a control task",
+        None, "network FILE.py:NAME, an nn.Module of observations, in the actor and the critics of a control task; or "
+        "gru, lstm: recurrent ones around their own",
         metavar="BODY",
     )  # fmt: skip
 
@@ -186,7 +189,7 @@ class OwnOptions(Group):
 
     def parts(self) -> dict[str, Address]:
         """Returns the addresses of the own parts that are given; a package may have declared a name for a network."""
-        words = {name: word for name in PARTS if (word := getattr(self, name)) is not None}
+        words = {name: word for name in PARTS if (word := getattr(self, name)) is not None and word not in BUILT_IN}
         return {name: needed_address(word, flag(name), PARTS[name]) for name, word in words.items()}
 
     def seals(self) -> dict[str, dict[str, str]]:
