@@ -60,7 +60,7 @@ OPTIONS = {
 """The option without which a method refuses a plain file, and an example of its value."""
 FORMATS = "language.md" if (DOCS / "language.md").is_file() else "data.md"
 """The page of formats of prompts."""
-COSTS = {"fisor", "hc-rlhf", "safe-rl-review"}
+COSTS = {"fisor", "hc-rlhf", "safe-rl-review", "v-ocbf"}
 """Methods that need costs."""
 EXPERTS = {"prefixrl", "rl-plus"}
 """Methods that need demonstrations: answers of a file, or a scripted expert, which Gymnasium environments lack."""
