@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from assay.runs import result as result_of_run
 from assay.runs import run
 from assay.runs.folder import METRICS, read_metrics, read_samples, without_time
 from assay.runs.progress import Mode
+from assay.runs.signals import resume_command
 from tests import warm
 
 DEADLINE = 120.0
@@ -264,3 +266,14 @@ def test_a_stop_by_a_guard_has_its_own_exit_code_and_the_state_is_saved(
     assert errors.startswith("assay: a guard stopped the run")
     assert errors.count("\n") == 1
     assert store.load(tmp_path / "run" / "checkpoints").step == 1
+
+
+def test_a_phase_is_resumed_by_its_run_and_an_own_recipe_by_its_call(tmp_path: Path) -> None:
+    """A phase is refused by `assay resume`, and a recipe of Python by the shell."""
+    phase = tmp_path / "run" / "phase-1-warmup"
+    phase.mkdir(parents=True)
+    for folder, method in ((tmp_path / "run", "grpo"), (phase, None), (tmp_path, None)):
+        (folder / "config.json").write_text(json.dumps({"method": method}))
+    assert resume_command(phase) == resume_command(tmp_path / "run") == f"assay resume {tmp_path / 'run'}"
+    assert resume_command(phase, accept=True).endswith("run --accept-changed-code")
+    assert resume_command(tmp_path) == f"the same assay.train call with out='{tmp_path}'"
