@@ -22,8 +22,8 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def resume_command(folder: str | Path, accept: bool = False) -> str:
-    """Returns the shell command that resumes a run, or that of a phase, with changed code if that is to be accepted; of a
-    run that only this process can resume, with functions of a notebook or a recipe of its own, the call of Python.
+    """Returns the shell command that resumes a run, or the run of a phase, with changed code if that is to be accepted;
+    of a run that only this process can resume, with functions of a notebook or a recipe of its own, the call of Python.
     """
     while Path(folder).name.startswith("phase-") and (Path(folder).parent / "config.json").is_file():
         folder = Path(folder).parent
