@@ -29,11 +29,11 @@ from assay.engine.stacked.engine import StackedView
 from assay.engine.stacked.feeders import Feeder
 from assay.engine.stacked.graphs import columns_of, record_of
 from assay.engine.stacked.loop import StackedLoop
-from assay.recipes.conservative import td3_bc
 from assay.methods.uni_o4.offline import Rising
 from assay.parts.critics.td import Td
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import SmoothedTwin
+from assay.recipes.conservative import td3_bc
 from assay.runs import catalogue, saving
 from assay.runs import stacked as stacked_run
 from assay.runs.progress import Mode
