@@ -63,9 +63,10 @@ def fenced(markdown: str) -> str:
 
 
 def breakable(code: str) -> str:
-    """Returns code in a line with whole options, and with places to break where a test is named."""
+    """Returns code in a line with whole options, and with places to break in lists, settings and names of tests."""
     if "::" in code:
         return code.replace("::", "::<wbr>").replace("_", "_<wbr>").replace("/", "/<wbr>")
+    code = re.sub(r"([,=])(?=[^\s<])", r"\1<wbr>", code)
     return OPTION.sub(r'<span class="option">\1</span>', f" {code}")[1:]
 
 

@@ -261,6 +261,7 @@ def test_options_of_commands_are_not_broken_and_links_have_titles() -> None:
     page = SimpleNamespace(url="own.html")
     assert docs_site.on_post_page(f"<p>--kl</p>{block}", page, None) == f"<p>--kl</p>{marked}"
     assert docs_site.breakable("--tool-timeout N") == '<span class="option">--tool-timeout</span> N'
+    assert docs_site.breakable("a.jsonl=0.7,b.jsonl") == "a.jsonl=<wbr>0.7,<wbr>b.jsonl"
     assert docs_site.breakable("t/a.py::test_b") == "t/<wbr>a.py::<wbr>test_<wbr>b"
     said = docs_site.on_post_page("<td><code>a --b</code></td>", page, None)
     assert said == '<td><code>a <span class="option">--b</span></code></td>'
