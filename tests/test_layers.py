@@ -63,7 +63,7 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     "torch.distributed": {"engine"},
     **{name: {"tasks.adapters"} for name in (
         "gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym", "envpool", "mcp", "warp",
-        "mujoco_warp", "textworld_express", "scienceworld", "textarena", "minigrid")},
+        "mujoco_warp", "textworld_express", "scienceworld", "textarena", "minigrid", "websockets")},
     **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
     **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},

@@ -209,11 +209,6 @@ class Recipe:
         return [(stage, *taken) if stage is lender else (stage,) for stage in stages if stage not in taken]
 
     @property
-    def sources(self) -> tuple[Source, ...]:
-        """Its sources, each once."""
-        return tuple(feed.source for feed in self.feeds)
-
-    @property
     def feeds(self) -> tuple[Feed, ...]:
         """Sources with the stages that train on them, in the order of the stages; always with the recipe's own."""
         sources: list[Source] = []
@@ -304,8 +299,8 @@ class Recipe:
         parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
         reads = [(f"{where} reads", name) for where, term in parts for name in models_read(term)]
         select = (self.select,) if self.select else ()
-        gathers = (part for part in (self.rollout, self.curriculum) if part is not None)
-        transforms = (*self.rewards, *select, *self.credit, *self.constraints, *gathers, *self.sources)
+        gathers = [part for part in (self.rollout, self.curriculum) if part] + [feed.source for feed in self.feeds]
+        transforms = (*self.rewards, *select, *self.credit, *self.constraints, *gathers)
         reads += [(f"{type(part).__name__} reads", name) for part in transforms for name in part.models]
         reads += [("wrapper reads", name) for name in (self.wrapper.reads if self.wrapper else ())]
         reads += [(f"the column '{n.column}' is computed by", n.model) for n in self.needs if not isinstance(n, Need)]

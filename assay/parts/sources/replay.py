@@ -69,7 +69,10 @@ class Replay(Source):
             if self.is_chained:
                 from assay.parts.sources.chained import following  # here: most runs have no use for it
 
-                columns[FOLLOWING] = following(fresh, columns, state, self.capacity)
+                known = state["columns"].get(FOLLOWING)
+                if known is not None:
+                    known = state["columns"][FOLLOWING] = known.to(columns["mask"].device)
+                columns[FOLLOWING] = following(fresh, columns, state, known, self.capacity)
             self.store(columns, state)
         if state["size"] < max(self.warmup, 1):
             return
@@ -82,12 +85,13 @@ class Replay(Source):
 
     def rows(self, index: Tensor, state: State) -> Experience:
         """Returns the transitions that begin in these places of the buffer."""
+        columns = {name: ring for name, ring in state["columns"].items() if name != FOLLOWING}
         if self.steps > 1:
             from assay.parts.sources.chained import windows  # here: most runs have no use for it
 
-            return windows(index, state["columns"], self.steps, self.discount)
-        columns = state["columns"].items()
-        return from_columns({name: ring.index_select(0, index) for name, ring in columns if name != FOLLOWING})
+            found, ahead = windows(index, columns, state["columns"][FOLLOWING], self.steps, self.discount)
+            return from_columns(found).add({AHEAD: ahead.unsqueeze(1).expand(-1, 2)})
+        return from_columns({name: ring.index_select(0, index) for name, ring in columns.items()})
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
         """Writes rows into the buffer; the oldest are overwritten first."""

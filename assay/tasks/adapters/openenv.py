@@ -150,7 +150,7 @@ class OpenEnv(World):
         return self.text_of(found), self.score() if found.get("done") else None
 
     def action_of(self, said: str) -> Mapping[str, Any]:
-        """Returns an utterance as an action; ValueError if it is none."""
+        """Returns an utterance as an action; ValueError for other text."""
         if self.action is not None:
             return {self.action: NUMBERS.get(self.fields[self.action], str)(said)}
         try:
