@@ -12,7 +12,7 @@ def windows(
     index: Tensor, ring: dict[str, Tensor], following: Tensor, steps: int, discount: float
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Returns the columns of transitions over up to `steps` decisions that begin in these places of a buffer, and how
-    many rewards each one sums; `following` is the place of the next transition, -1 if there is none.
+    many rewards each one sums; `following` is the place of the next transition, -1 at an end.
     """
     last, reward = index, ring["reward"][index, 0]
     ahead = torch.ones_like(reward)
