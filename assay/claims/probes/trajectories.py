@@ -134,10 +134,21 @@ def leaks(recipe: Recipe, spec: Spec = BOX_SPEC) -> float:
     return float(wrong)
 
 
+def body_of(actor: Any) -> Any:
+    """Returns the body of an actor."""
+    return actor.body
+
+
+def logits_of(actor: Any) -> Any:
+    """Returns the function from contexts to logits."""
+    return actor.logits
+
+
 @torch.no_grad()
-def acting_gap(recipe: Recipe, task: Task, decisions: int = 12) -> float:
+def acting_gap(recipe: Recipe, task: Task, decisions: int = 12, function: Callable[[Any], Any] = body_of) -> float:
     """Returns how far what a policy would do in the steps of a logged episode is from what training scores there, if
-    its target is the return of that episode. Its context begins where the window of training does.
+    its target is the return of that episode. Its context begins where the window of training does. What it would do is
+    a function of contexts, made from the actor.
     """
     source: Any = recipe.source
     length = source.length
@@ -146,7 +157,7 @@ def acting_gap(recipe: Recipe, task: Task, decisions: int = 12) -> float:
     episodes = Windows(source.logs, length=decisions + length)
     table = episodes.init(Scene(task))["contents"].columns
     whole = episodes.rows(table, [torch.zeros(1, dtype=torch.int64)])
-    body = loop.actor.body
+    body, decide = loop.actor.body, function(loop.actor)
     log = source.logs[0].columns(task)
     end = int((log["terminal"] | log["truncated"])[:, 0].nonzero()[0]) + 1
     body.settings = replace(body.settings, target=float(log["reward"][:end, 0].sum()), scale=100.0)
@@ -155,7 +166,7 @@ def acting_gap(recipe: Recipe, task: Task, decisions: int = 12) -> float:
     for time in range(min(decisions, int(whole.mask.sum()))):
         first = max(0, time - length + 1)
         window = replace(episodes, length=time - first + 1).rows(table, [start + first])
-        gaps.append((body(context) - body(window.context)[:, time - first]).abs().max())
+        gaps.append((decide(context) - decide(window.context)[:, time - first]).abs().max())
         gaps.append((context["observation"] - window.context["observation"][:, time - first]).abs().max())
         context = simulation.step(whole.action[:, time])[0]
     return float(torch.stack(gaps).max())
