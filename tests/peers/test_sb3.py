@@ -250,13 +250,13 @@ def transitions(theirs: Any, action: Discrete | Box, seed: int, reward_size: flo
     )  # fmt: skip
 
 
-def learner(sb3: Any, kind: str, action: Discrete | Box, **settings: Any) -> Any:
+def learner(sb3: Any, kind: str, action: Discrete | Box, layers: Mapping[str, Any] = HIDDEN, **settings: Any) -> Any:
     """Their learner, without a log."""
     from stable_baselines3.common.logger import configure
 
     theirs = getattr(sb3, kind)(
         "MlpPolicy", environment(action, 0), learning_rate=RATE, buffer_size=ROWS, batch_size=ROWS, gamma=0.97,
-        device="cpu", seed=0, policy_kwargs=HIDDEN, **settings,
+        device="cpu", seed=0, policy_kwargs=dict(layers), **settings,
     )  # fmt: skip
     theirs.set_logger(configure(None, []))
     return theirs
