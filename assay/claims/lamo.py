@@ -117,7 +117,7 @@ CLAIMS = Claims(
               equals=0.0),
         Exact("a new adapter changes nothing", adapter_gap, equals=0.0, tolerance=0.0),
         Exact("texts to read repeat a pattern of two to five letters, whose second half is the answer", wrong_texts,
-              equals=0.0),
+              equals=0.0, of="the task of the phase"),
         Exact("without a weight it is the run without text to the bit", distance_without_text, equals=0.0,
               tolerance=0.0, illustrates=True),
         # What would refute it: that the shape of the stack and its adapters do as well without any text.
