@@ -26,7 +26,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.datasets.dataset import NEEDED, OPTIONAL, REWARDS, Dataset
-from assay.tasks.adapters import hdf5, lerobot
+from assay.tasks.adapters import hdf5
 
 MINARI = "minari:"
 HDF5 = (".hdf5", ".h5")
@@ -50,8 +50,11 @@ def read(address: str | Path) -> Dataset:
         if not path.exists():
             raise AssayError("there is no such file or folder")
         if path.is_dir():
-            is_table = (path / "meta" / "info.json").is_file()
-            return from_arrays(*(lerobot.read_lerobot(path) if is_table else hdf5.read_minari(path)))
+            if not (path / "meta" / "info.json").is_file():
+                return from_arrays(*hdf5.read_minari(path))
+            from assay.tasks.adapters.lerobot import read_lerobot  # here: other data do not need it
+
+            return from_arrays(*read_lerobot(path))
         if path.suffix in HDF5:
             return from_arrays(*hdf5.read_file(path))
         if path.suffix == ".npz":

@@ -18,7 +18,6 @@ from assay.models.bodies.convolution import Convolution
 from assay.models.bodies.module import ModuleBody
 from assay.models.bodies.normalised import Normalised
 from assay.models.bodies.perceptron import Perceptron
-from assay.models.bodies.recurrent import Gru, Lstm
 from assay.models.bodies.standardised import Standardised
 from assay.models.bodies.token_module import TokenModule
 from assay.models.bodies.transformer import Transformer
@@ -29,7 +28,7 @@ NETWORKS = (Perceptron, Normalised, Convolution)
 """Bodies whose place an own network takes; on tokens it takes that of a transformer."""
 
 
-RECURRENT = {"gru": Gru, "lstm": Lstm}
+RECURRENT = {"gru": "Gru", "lstm": "Lstm"}
 """Bodies that have a name: they stand around the networks on vectors, which read their state."""
 
 
@@ -62,8 +61,10 @@ def with_models(recipe: Recipe, found: Mapping[str, ModelSpec]) -> Recipe:
 
 def remembering(model: ModelSpec, word: str) -> ModelSpec:
     """Returns the model with a recurrent body around its networks on vectors; AssayError if it standardises them."""
+    from assay.models.bodies import recurrent  # here: other networks do not need it
+
     for kind in (Perceptron, Normalised):
-        model = replaced(model, kind, RECURRENT[word])
+        model = replaced(model, kind, getattr(recurrent, RECURRENT[word]))
     if any(isinstance(part, Standardised | StandardisedByData) for _, part in parts_below(model, "model")):
         what = f"--body {word} reads observations as they are, and here they are standardised"
         raise AssayError(f"{what}. Use --preset classic")
