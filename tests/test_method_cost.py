@@ -32,7 +32,6 @@ REASONS = {
     "TokenModule": "--body FILE.py:NAME of language tasks, docs/own.md: a user's own network",
     "Convolution": "the default body of tasks with images",
     "Factored": "the default head of tasks with several discrete choices",
-    "StandardisedByData": "--normalize obs of every offline method, docs/rescaled.md; td3-bc has it in the preset d4rl",
     "ModuleBody": "--body FILE.py:NAME, docs/own.md: a user's own network",
     "Hindsight": "goals in hindsight for any off-policy recipe, docs/control.md: users put it in the place of Replay",
     "Prioritised": "replay by priority for any off-policy recipe, docs/control.md",

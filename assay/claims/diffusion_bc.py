@@ -63,8 +63,9 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is that of the formula", recipe, loss_by_hand, partial(probes.transitions, num=64),
                       probes.BOX_SPEC, 1e-6),
-        same_gradient("with another number of steps too", partial(recipe, steps=4), partial(loss_by_hand, num=4),
-                      partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6, of="steps"),
+        same_gradient("with another number of steps its gradient is that of the formula", partial(recipe, steps=4),
+                      partial(loss_by_hand, num=4), partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6,
+                      of="steps"),
         Exact("an action is the end of ten denoising steps", walk_gap, at_most=1e-5),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),

@@ -37,8 +37,9 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, losses_by_hand,
                       partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
-        same_gradient("with three critics and another weight too", partial(recipe, critics=3, diversity=2.0),
-                      partial(losses_by_hand, weight=2.0), partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
+        same_gradient("with three critics and another weight its gradient is that of the formula",
+                      partial(recipe, critics=3, diversity=2.0), partial(losses_by_hand, weight=2.0),
+                      partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
         same_gradient("without diversity its gradients are those of sac with ten critics", partial(recipe,
                       diversity=0.0), partial(losses_by_hand, weight=0.0), partial(probes.transitions, num=64),
                       probes.BOX_SPEC, 1e-6, of="variants"),

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from assay.method import CONTINUOUS, Box, Context, CriticLoss, CriticSpec, Experience, Loss, Method, Preset, Recipe
 from assay.method import Spec, Stage, Target, View, model_name, normal_sample, td3_bc
-from assay.models import ActionUnits, Critic, Perceptron, feature_size, features, perceptron
+from assay.models import ActionUnits, Critic, Perceptron, feature_size, features, need_box
+from assay.models import perceptron
 from assay.parts import Log, NearRecorded, OfState, OverTransitions, Td
 
 
@@ -56,8 +57,7 @@ class BehaviourVae(CriticSpec):
 
     def build(self, spec: Spec) -> nn.Module:
         """Returns the module."""
-        assert isinstance(spec.action, Box)
-        return Autoencoder(feature_size(spec), spec.action, self.hidden)
+        return Autoencoder(feature_size(spec), need_box(spec, "an autoencoder of actions"), self.hidden)
 
 
 def latent_noise(batch: Experience, view: View, num: int, tag: int) -> Tensor:
