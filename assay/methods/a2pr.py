@@ -10,17 +10,14 @@ one near the actor's own, and where neither has an advantage nothing pulls.
 Axes: B sequences, T decisions, A action dimensions, Z numbers of a latent.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.method import CONTINUOUS, Box, Context, CriticLoss, CriticSpec, Experience, Loss, Method, Preset, Recipe
 from assay.method import Spec, Stage, Target, View, model_name, normal_sample, td3_bc
-from assay.models import ActionUnits, Critic, Perceptron, feature_size, features, need_box
-from assay.models import perceptron
+from assay.models import ActionUnits, Critic, Perceptron, feature_size, features, need_box, perceptron
 from assay.parts import Log, NearRecorded, OfState, OverTransitions, Td
 
 
@@ -39,7 +36,12 @@ class Autoencoder(nn.Module):
         mean, log_std = self.encoder(torch.cat((features(context), self.units(action)), -1)).chunk(2, -1)
         return mean, log_std.clamp(-4.0, 15.0)
 
-    def forward(self, context: Context, action: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, context: Context, action: Tensor) -> Tensor:
+        """Returns the error of the action that is made again from the mean of its latent, [...]."""
+        again, _, _ = self.remade(context, action, action.new_zeros(*action.shape[:-1], self.num_latent))
+        return (again - self.units(action)).square().mean(-1)
+
+    def remade(self, context: Context, action: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the action made again, in half-ranges, with mean and log-deviation of its latent."""
         mean, log_std = self.encoded(context, action)
         latent = mean + log_std.exp() * noise
@@ -78,14 +80,13 @@ class Reconstruct(OverTransitions, CriticLoss):
     vae: str = model_name("vae")
     q: str = model_name("q")
     value: str = model_name("value")
-    breaks: ClassVar[Mapping[str, str]] = {"ends": "it is about the recorded action, however the decision ended"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the gated errors and the divergence."""
         now, vae = batch.now, view.model(self.vae)
         with torch.no_grad():
             good = view.model(self.q).first(now.context, now.action) > view.model(self.value)(now.context)
-        again, mean, log_std = vae(now.context, now.action, latent_noise(batch, view, vae.num_latent, 7))
+        again, mean, log_std = vae.remade(now.context, now.action, latent_noise(batch, view, vae.num_latent, 7))
         error = (again - vae.units(now.action)).square().mean(-1)
         divergence = -0.25 * (1.0 + 2.0 * log_std - mean.square() - (2.0 * log_std).exp()).mean(-1)
         loss = (self.weight * good * error + divergence) * now.weight
@@ -134,7 +135,7 @@ class NearBetter(NearRecorded):
     @torch.no_grad()
     def goal(self, batch: Experience, view: View, decided: Tensor) -> tuple[Tensor, Tensor | None]:
         now, vae, q = batch.now, view.model(self.vae), view.model(self.q)
-        again, _, _ = vae(now.context, decided, latent_noise(batch, view, vae.num_latent, 8))
+        again, _, _ = vae.remade(now.context, decided, latent_noise(batch, view, vae.num_latent, 8))
         made = vae.units.of_task(again)
         worth, recorded = q.first(now.context, made), q.first(now.context, now.action)
         value = view.model(self.value)(now.context)
