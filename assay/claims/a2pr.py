@@ -105,6 +105,6 @@ CLAIMS = Claims(
              "good * (error + divergence))"),
         Edit("the target critics alone", LowerOfAll.__call__, "(self.q, self.q_target)",
              "(self.q_target, self.q_target)"),
-        Edit("latents without noise", Autoencoder.forward, "mean + log_std.exp() * noise", "mean"),
+        Edit("latents without noise", Autoencoder.remade, "mean + log_std.exp() * noise", "mean"),
     ),
 )
