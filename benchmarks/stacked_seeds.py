@@ -32,8 +32,8 @@ from assay.engine.loop import Loop
 from assay.engine.machine import describe_machine, tuned
 from assay.engine.placement import Placement
 from assay.engine.stacked.loop import StackedLoop
-from assay.recipes.conservative import td3_bc
 from assay.parts.sources.logged import Logged
+from assay.recipes.conservative import td3_bc
 from assay.runs.stacked import shared_loops
 from assay.tasks.control.stepping import SteppedTask
 

@@ -100,7 +100,6 @@ CLAIMS = Claims(
              "lerp_(mean, 1.0)"),
         Edit("normalisation before the ReLU alone", NormedCritics.of_rows, ".relu(), weight)", ", weight).relu()"),
         Edit("the actor moves at every update", recipe, "every=3", "every=1"),
-        Edit("always as wide as the preset's", recipe, "if width", "if False"),
     ),
     claims=(
         same_gradient("its critics' gradient is that of the formula", recipe, critic_loss, DATA, SPEC, at_most=1e-6),

@@ -53,7 +53,6 @@ CLAIMS = Claims(
     mutants=(
         Edit("slopes are not normalised", Diversity.__call__, "slope / (slope.norm(dim=-1, keepdim=True) + TINY)",
              "slope"),
-        Edit("each critic with itself too", Diversity.__call__, " - slope.square().sum((0, -1))", ""),
         Edit("the critics are made alike", Diversity.__call__, "self.weight * alike.sum()",
              "-self.weight * alike.sum()"),
         Edit("slopes in the task's units", Diversity.__call__, "q.units.of_task(action_NBTA)",

@@ -41,7 +41,8 @@ def walk_gap(num: int = 10) -> float:
             time = torch.full((64, 1), k / num, dtype=torch.float64)
             point = point + velocity(actor, seen, time, point) / num + 1e-3 * noise[:, k + 1]
         action, _ = actor.act({"observation": seen}, given)
-        gap = probes.worst(gap, float((action.detach() - (steps.CENTRE + steps.HALF * point.detach().clamp(-1, 1))).abs().max()))
+        aim = steps.CENTRE + steps.HALF * point.detach().clamp(-1, 1)
+        gap = probes.worst(gap, float((action.detach() - aim).abs().max()))
     return gap
 
 

@@ -50,7 +50,8 @@ def offline_share() -> float:
     shares = [float((one.source == int(Origin.DATASET)).double().mean()) for one in drawn if one.source is not None]
     paid = [float(((one.reward[:, 0] >= 100.0) == (one.source != int(Origin.DATASET))).double().mean())
             for one in drawn]
-    return max(abs(share - 0.5) for share in shares) + max(1.0 - right for right in paid) + abs(len(drawn) - 32)
+    gap = probes.worst(*(abs(share - 0.5) for share in shares))
+    return gap + probes.worst(*(1.0 - right for right in paid)) + abs(len(drawn) - 32)
 
 
 CLAIMS = Claims(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured
+from assay.claims import About, Claims, Edit, Exact, Measured, probes
 from assay.core.slots import ALONE
 from assay.method import Draw, td3_bc
 from assay.methods.ss_orl import recipe
@@ -60,6 +60,11 @@ def columns(share: float, log: Log = Log(10)) -> tuple[dict[str, Tensor], dict[s
     return found, log.columns(pendulum())
 
 
+def gap_of(found: dict[str, Tensor], data: dict[str, Tensor]) -> float:
+    """Returns the largest difference in the columns of the data."""
+    return probes.worst(*(float((found[name].double() - data[name].double()).abs().max()) for name in data))
+
+
 def changed() -> float:
     """Returns how much but hidden actions differs from the data: labelled rows, other columns, next actions."""
     found, data = columns(0.2)
@@ -67,7 +72,7 @@ def changed() -> float:
     labelled = same.all(1)
     ends = (data["terminal"] | data["truncated"])[:, 0]
     following = (found["action"][:-1, 1] - found["action"][1:, 0])[~ends[:-1]].abs().max()
-    others = max(float((found[name].double() - data[name].double()).abs().max()) for name in data if name != "action")
+    others = gap_of(found, {name: column for name, column in data.items() if name != "action"})
     returns = data["reward"][:, 0].view(10, 200).sum(1)
     above = float((returns[labelled] > returns.median()).sum())
     return abs(float(labelled.sum()) - 2.0) + float(following) + others + above
@@ -75,7 +80,7 @@ def changed() -> float:
 
 def all_labelled() -> float:
     found, data = columns(1.0)
-    return float(max((found[name].double() - data[name].double()).abs().max() for name in data))
+    return gap_of(found, data)
 
 
 MIXED = Log(50, noise=0.5)

@@ -57,7 +57,6 @@ CLAIMS = Claims(
              "outputs.sort(-1).values.movedim(-1, 0).flatten(0, 1)"),
         Edit("the minimum of the critics for the actor", recipe, "averaged=True), MatchE", "averaged=False), MatchE"),
         Edit("always two dropped", recipe, "drop=drop", "drop=2"),
-        Edit("always five critics", recipe, "ActionValue(critics", "ActionValue(5"),
         Edit("always 25 quantiles", recipe, "Quantiles(num)", "Quantiles(25)"),
     ),
     claims=(

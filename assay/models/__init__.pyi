@@ -12,8 +12,8 @@ from assay.models.bodies.paths import (
     walked as walked,
 )
 from assay.models.bodies.perceptron import (
-    Ensemble as Ensemble, Perceptron as Perceptron, Vectors as Vectors, feature_size as feature_size, features as features,
-    layered as layered, perceptron as perceptron, shaped as shaped, vectors as vectors,
+    Ensemble as Ensemble, Perceptron as Perceptron, Vectors as Vectors, feature_size as feature_size,
+    features as features, layered as layered, perceptron as perceptron, shaped as shaped, vectors as vectors,
 )
 from assay.models.bodies.recalling import WithHistory as WithHistory
 from assay.models.bodies.recurrent import Gru as Gru, Lstm as Lstm

@@ -277,5 +277,6 @@ def test_law_catches_broken_exploration(law: str) -> None:
 
 
 def test_every_law_of_exploration_is_shown_to_fail() -> None:
-    assert not_covered(EXPLORE, [*EXPLORES, "rescaled"]) == set()
+    handed = "handed_models"  # broken in tests/engine/test_handed.py
+    assert not_covered(EXPLORE, [*EXPLORES, "rescaled", handed]) == set()
     assert [one for one in EXPLORE.check(Explore("none")) if not one.held] == []

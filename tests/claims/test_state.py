@@ -27,6 +27,9 @@ from assay.tasks.language.addition import addition
 from assay.tasks.tabular.table import chain
 from tests.claims.breaking import assert_caught, finding, not_covered
 
+HANDED = "handed_models"
+"""The law of models that are read before the update: tests/engine/test_handed.py breaks it in every slot."""
+
 
 # -------------------------------------------------------------------------------------------------------- constraints
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def test_law_catches_a_broken_curriculum(law: str) -> None:
 
 
 def test_every_law_of_curricula_is_shown_to_fail() -> None:
-    assert not_covered(CURRICULUM, CURRICULA) == set()
+    assert not_covered(CURRICULUM, [*CURRICULA, HANDED]) == set()
     assert [one for one in CURRICULUM.check(Random()) if not one.held] == []
 
 
@@ -181,7 +184,7 @@ def test_law_catches_a_broken_source(law: str) -> None:
 
 
 def test_every_law_of_sources_is_shown_to_fail() -> None:
-    assert not_covered(SOURCE, SOURCES) == set()
+    assert not_covered(SOURCE, [*SOURCES, HANDED]) == set()
     assert [one for one in SOURCE.check(Halves()) if not one.held] == []
 
 
@@ -255,7 +258,7 @@ def test_law_catches_a_broken_rollout(law: str) -> None:
 
 
 def test_every_law_of_rollouts_is_shown_to_fail() -> None:
-    assert not_covered(ROLLOUT, ROLLOUTS) == set()
+    assert not_covered(ROLLOUT, [*ROLLOUTS, HANDED]) == set()
     assert [one for one in ROLLOUT.check(Played()) if not one.held] == []
 
 

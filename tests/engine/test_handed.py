@@ -15,6 +15,7 @@ from assay import recipes
 from assay.claims.laws import check_explore, check_source
 from assay.claims.laws.curriculum import check_curriculum
 from assay.claims.laws.laws import Finding
+from assay.claims.laws.rollout import check_rollout
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, State
@@ -53,12 +54,16 @@ class ByCritic(Explore):
     """Explores by a critic."""
 
     q: str = model_name("q")
+    writes_too: bool = False
     breaks: ClassVar[dict[str, str]] = {"mixture": "the density of the best of several is unknown"}
 
     def wrap(self, actor: Any, scene: Scene, state: State) -> Any:
         if not hasattr(actor, "centre"):
             raise AssayError("ByCritic needs bounded actions. Use another one")
-        return Best(actor, scene.models.model(self.q))
+        critic = scene.models.model(self.q)
+        if self.writes_too:
+            next(critic.parameters()).data[..., 0] += 1.0
+        return Best(actor, critic)
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,28 @@ class Valued(Curriculum):
     """Starts anew from the number of the critic's parameters."""
 
     critic: str = model_name("value")
+    writes_too: bool = False
 
     def __call__(self, scene: Scene, state: State) -> np.ndarray:
-        size = sum(own.numel() for own in scene.models.model(self.critic).parameters())
+        critic = scene.models.model(self.critic)
+        if self.writes_too:
+            next(critic.parameters()).data[..., 0] += 1.0
+        size = sum(own.numel() for own in critic.parameters())
         return size + np.arange(scene.num_starts, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Watched(Episodes):
+    """Episodes that look at a critic before they begin."""
+
+    critic: str = model_name("value")
+    writes_too: bool = False
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        critic = scene.models.model(self.critic)
+        if self.writes_too:
+            next(critic.parameters()).data[..., 0] += 1.0
+        return super().__call__(scene, state)
 
 
 def broken(findings: list[Finding]) -> set[str]:
@@ -155,3 +178,7 @@ def test_parts_that_read_models_are_under_law() -> None:
     assert "handed_models" not in broken(check_source(Doubtful()))
     assert "handed_models" in broken(check_source(Doubtful(writes_too=True)))
     assert "handed_models" in broken(check_source(Doubtful(hidden="actor")))
+    assert "handed_models" in broken(check_explore(ByCritic(writes_too=True)))
+    assert "handed_models" in broken(check_curriculum(Valued(writes_too=True)))
+    assert "handed_models" not in broken(check_rollout(Watched()))
+    assert "handed_models" in broken(check_rollout(Watched(writes_too=True)))

@@ -18,12 +18,12 @@ from assay.claims import probes
 from assay.core.record import Experience, Scored
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import StageView
-from assay.recipes.conservative import td3_bc
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.bounded import Deterministic
 from assay.models.model import Critic, Policy
 from assay.ops.distributions import normal_sample
 from assay.recipes import conservative
+from assay.recipes.conservative import td3_bc
 from assay.recipes.presets import CONTINUOUS, CONTROL
 from tests.peers.gaps import Record, assert_all_equal
 from tests.peers.weights import linear, perceptron, slope_of, value_of
