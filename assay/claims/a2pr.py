@@ -14,7 +14,7 @@ from assay.methods.a2pr import Autoencoder, LowerOfAll, NearBetter, Reconstruct,
 from assay.parts import Log
 from assay.tasks.control.pendulum import pendulum
 
-DATA = partial(probes.transitions, num=512)
+DATA = partial(probes.transitions, num=1024)
 
 
 def again(vae: Any, seen: Tensor, action: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,9 +82,9 @@ def on_mixed(given: Recipe) -> Recipe:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, DATA, probes.BOX_SPEC, 1e-6),
+        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, DATA, probes.BOX_SPEC, 1e-8),
         same_gradient("another pull has the formula's gradient too", partial(recipe, pull=0.5),
-                      partial(losses_by_hand, pull=0.5), DATA, probes.BOX_SPEC, 1e-6, of="settings of the pull"),
+                      partial(losses_by_hand, pull=0.5), DATA, probes.BOX_SPEC, 1e-8, of="settings of the pull"),
         Exact("recorded actions with and without an advantage are among the claims' data", shares, equals=0.0,
               of="the data of claims"),
         Exact("actor and target networks move every second update, V and the autoencoder at each", schedule_gap,

@@ -18,8 +18,8 @@ from assay.tasks.control.pendulum import pendulum
 def transitions(shift: float = 0.0, dtype: torch.dtype = torch.float64) -> Experience:
     """Returns transitions with returns from -1 to 1, plus a number: about half of the proposals are below them."""
     data = probes.transitions(num=32, dtype=dtype)
-    column = torch.linspace(-1.0, 1.0, 32, dtype=dtype).unsqueeze(1).expand_as(data.reward) + shift
-    return data.add({RETURN: column})
+    returns = torch.linspace(-1.0, 1.0, 32, dtype=dtype)
+    return data.add({RETURN: torch.stack((returns, returns.flip(0)), 1) + shift})
 
 
 def losses_by_hand(seen: probes.Seen, weight: float = 1.0) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from assay.tasks.control.pendulum import pendulum
 
 def transitions() -> Experience:
     """Returns transitions with other actions in the column of the nearest ones."""
-    data = probes.transitions(num=512)
+    data = probes.transitions(num=1024)
     return data.add({NEAREST: data.action.flip(0)})
 
 
@@ -94,7 +94,7 @@ def mixed(given: Any) -> Any:
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, transitions, probes.BOX_SPEC,
-                      1e-6),
+                      1e-8),
         Exact("its neighbours are those of a plain search in standardised states", lambda: wrong_neighbours(2.0),
               equals=0.0),
         Exact("three rows of a table have the nearest actions 0.8 up to beta 2 and -1 at 7.5",
