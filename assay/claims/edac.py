@@ -7,6 +7,7 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.probes import steps
+from assay.engine.engine import StageView
 from assay.methods.edac import Diversity, recipe
 from assay.parts import Log
 from assay.tasks.control.pendulum import pendulum
@@ -28,6 +29,13 @@ def losses_by_hand(seen: probes.Seen, weight: float = 0.5) -> dict[str, Tensor]:
     return {"critic": critic, "actor": steps.sac_actor(seen, least=2.0)}
 
 
+def of_one_critic() -> float:
+    """Returns the absolute sum of the term for a single critic."""
+    engine, data = probes.formulas.built(recipe(critics=1), probes.BOX_SPEC), probes.transitions()
+    view = StageView(engine.models, data, frozenset(), engine.draw)
+    return abs(float(Diversity()(data, view).sum.detach()))
+
+
 def schedule_gap() -> float:
     trained, targets = {"actor": 1, "q": 1, "temperature": 1}, {"q_target": ("q", 0.005, 1)}
     return probes.schedule_gap(recipe(), probes.transitions(dtype=torch.float32), probes.BOX_SPEC, trained, targets)
@@ -43,6 +51,7 @@ CLAIMS = Claims(
         same_gradient("without diversity its gradients are those of sac with ten critics", partial(recipe,
                       diversity=0.0), partial(losses_by_hand, weight=0.0), partial(probes.transitions, num=64),
                       probes.BOX_SPEC, 1e-6, of="variants"),
+        Exact("of one critic nothing is compared: the term is 0", of_one_critic, at_most=1e-9, of="one critic"),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
@@ -50,6 +59,10 @@ CLAIMS = Claims(
                  recipe(log=Log(20, noise=0.1)), recipe(log=Log(20, noise=0.1), diversity=0.0), seeds=5, minutes=8,
                  steps=150, about=About.HEADLINE),
     ),
+    equivalent={
+        "Diversity.__call__: slope.norm(dim=-1, keepdim=True) + TINY -> "
+        "slope.norm(dim=-1, keepdim=True) - TINY": "1e-10 keeps a slope of 0 from being divided by 0; either sign does",
+    },
     mutants=(
         Edit("slopes are not normalised", Diversity.__call__, "slope / (slope.norm(dim=-1, keepdim=True) + TINY)",
              "slope"),
