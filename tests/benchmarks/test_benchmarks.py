@@ -16,6 +16,7 @@ import pytest
 import benchmarks.__main__ as command
 from benchmarks import (
     arms,
+    batches,
     cadence,
     coverage,
     one_gpu,
@@ -119,6 +120,12 @@ def test_pretrained_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(sys, "argv", ["pretrained_gain", *given])
     pretrained_gain.main()
     assert "change" in capsys.readouterr().out
+
+
+def test_batches_of_both_kinds_are_timed() -> None:
+    found = batches.measure(rows=400, length=100, repeats=2)
+    assert set(found) == {"transitions", "windows of 20"}
+    assert all(one["cpu_ms"] > 0.0 and one["least_ms"] <= one["wall_ms"] for one in found.values())
 
 
 def test_every_benchmark_is_run_somewhere() -> None:
