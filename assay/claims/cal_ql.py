@@ -59,7 +59,7 @@ CLAIMS = Claims(
                       partial(losses_by_hand, weight=3.0), transitions, probes.BOX_SPEC, 1e-6),
         Exact("with returns below all values it is cql to the bit", distance_from_cql, equals=0.0, tolerance=0.0),
         Exact("its returns are those of the recorded episodes, discounted", returns_gap, at_most=1e-3),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
+        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7, of="target networks"),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
         Exact("the online phase begins with the models of the offline one", lambda: probes.hand_off_gap(
