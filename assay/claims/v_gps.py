@@ -49,7 +49,7 @@ def choice_gap(temperature: float) -> float:
         below = weight.cumsum(1) / weight.sum(1, keepdim=True) < uniform[:, -1:]
         places = below.sum(1)
     gap = (chooser.act(context, uniform)[0] - action[torch.arange(64), places]).abs().max()
-    return probes.worst(float(gap)) if len(places.unique()) > 1 else float("inf")
+    return probes.worst(float(gap.detach())) if len(places.unique()) > 1 else float("inf")
 
 
 def policy_gap() -> float:

@@ -10,10 +10,8 @@ with a tenth of the critics.
 Axes: B sequences, T decisions, N critics, A action dimensions.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,7 +35,6 @@ class Diversity(OverTransitions, CriticLoss):
 
     weight: float = 0.5
     q: str = model_name("q")
-    breaks: ClassVar[Mapping[str, str]] = {"ends": "it is about the recorded action, however the decision ended"}
 
     def __post_init__(self) -> None:
         if self.weight < 0.0:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Experience, Loss, Method, Need, Phase, Preset
-from assay.method import Recipe, Regularizer, Scene, State, TaskChange, View, Vocabulary, model_name, recipes
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, AssayError, Experience, Loss, Method, Need, Phase
+from assay.method import Preset, Recipe, Regularizer, Scene, State, TaskChange, View, Vocabulary, model_name, recipes
 from assay.models import Embedding, Policy, Stack, Transformer
 from assay.models.bodies.stacks import MAKES
 from assay.models.bodies.transformer import Trunk
@@ -114,6 +114,11 @@ class LanguageLayers(nn.Module):
     def keep(self, state: State) -> None:
         """Sets the frozen weights."""
         for name, one in self.named_parameters():
+            if name in state and state[name].shape != one.shape:
+                raise AssayError(
+                    f"the language model's {name} is {list(state[name].shape)}, and the layers' is {list(one.shape)}. "
+                    "Set both: actor.body.stack.* and before.reading.recipe.actor.body.*"
+                )
             if name in state:
                 one.copy_(state[name])
 

@@ -74,6 +74,7 @@ class Neighbours(Source):
     log: Logged = Logged()
     beta: float = 2.0
     actor: str = model_name("actor")
+    breaks: ClassVar[Mapping[str, str]] = {"own": "it yields what the dataset recorded"}
     writes: ClassVar[Mapping[str, str]] = {NEAREST: "BTA: recorded action of the nearest state and action"}
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from assay.core.recipe import Phase
 from assay.core.record import Draw
 from assay.core.slots import Scene
+from assay.core.spaces import Vocabulary
 from assay.runs import adapters, catalogue
 from assay.runs.options import GatherOptions
 from assay.runs.plan import WARMUP, Plan
@@ -40,6 +41,9 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
     task = plan.task if phase.task is None else phase.task(Scene(plan.task, draw=Draw(plan.seed, (9,)), actor=policy))
     if task is None:
         return None
+    cadence = replace(plan.options.cadence, until="", from_="")
+    if isinstance(task.spec.action, Vocabulary) != isinstance(plan.task.spec.action, Vocabulary):
+        cadence = replace(cadence, eval_prompts=None, eval_episodes=None)  # they count the starts of the run's own task
     return replace(
         plan,
         recipe=phase.recipe,
@@ -49,9 +53,7 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
         settings={},
         warmup=0,
         evaluate_every=0 if warm or not plan.evaluate_every else every,
-        options=replace(
-            plan.options, cadence=replace(plan.options.cadence, until="", from_=""), gathering=GatherOptions()
-        ),
+        options=replace(plan.options, cadence=cadence, gathering=GatherOptions()),
         start=None,
         more_steps=0,
     )

@@ -267,7 +267,7 @@ FEW = {
     "rollout.num_starts": 4, "rollout.group_size": 2, "rollout.num_envs": 2, "rollout.steps": 8,
     "rollout.source.batch": 8, "source.epochs": 1, "source.minibatches": 1, "source.updates": 1, "source.batch": 8,
     "source.replay.updates": 1, "source.logs.Log.episodes": 4, "rollout.source.logs.Log.episodes": 4,
-    "actor.body.width": 16, "actor.body.heads": 2,
+    "actor.body.width": 16, "actor.body.heads": 2, "actor.body.stack.width": 16, "actor.body.stack.heads": 2,
     "critics.value.body.width": 16, "critics.value.body.heads": 2,
 }  # fmt: skip
 """Sizes of a quick step, for the phases and the recipe that have them."""

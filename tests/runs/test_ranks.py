@@ -332,7 +332,7 @@ def test_a_run_that_was_stopped_and_killed_resumes_bitwise_on_another_number_of_
 
     with pytest.raises(Stopped, match="stopped and saved"):
         run("ended", 2, end(signal.SIGTERM, 2))
-    with pytest.raises(RankLost, match=r"rank 3 .* died .* Resume with: assay resume"):
+    with pytest.raises(RankLost, match=r"rank 3 .* died .* Resume with: the same assay.train call"):
         run("ended", 4, end(signal.SIGKILL, 4))
     assert store.difference(run("ended", 1), run("whole", 1)) == []
 

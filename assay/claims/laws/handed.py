@@ -19,16 +19,17 @@ from assay.core.spaces import Discrete, Spec, Vocabulary
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bounded import Deterministic
 from assay.models.heads.value import ActionValue
-from assay.models.model import Critic
+from assay.models.model import Critic, Policy
 from assay.ops import random
 
 
 class Handed:
-    """A small critic for each model that a part declares: of actions if its name begins with q, else of states."""
+    """A small model for each name that a part declares: an actor, critics of actions (q...), else critics of states."""
 
     def __init__(self, names: Sequence[str], spec: Spec) -> None:
-        self.known: dict[str, nn.Module] = {name: critic_called(name, spec) for name in names}
+        self.known: dict[str, nn.Module] = {name: model_called(name, spec) for name in names}
         self.before = {name: deepcopy(model.state_dict()) for name, model in self.known.items()}
 
     def model(self, name: str) -> Any:
@@ -52,13 +53,15 @@ class Handed:
                 yield f"it left a gradient in the model '{name}'"
 
 
-def critic_called(name: str, spec: Spec) -> nn.Module:
-    """Returns a critic with weights that belong to its name."""
+def model_called(name: str, spec: Spec) -> nn.Module:
+    """Returns a model with weights that belong to its name."""
     body: Any = Transformer(8, 1, 2) if isinstance(spec.action, Vocabulary) else Perceptron((8,))
     body = Table() if isinstance(spec.observation, Discrete) else body
-    critic: ModelSpec = Critic(body, ActionValue()) if name.startswith("q") else Critic(body)
+    model: ModelSpec = Critic(body, ActionValue()) if name.startswith("q") else Critic(body)
+    if name.startswith("actor"):
+        model = Policy(body, Deterministic())
     with random.seeded(7):
-        module = critic.build(spec)
+        module = model.build(spec)
     with torch.no_grad():
         for place, parameter in enumerate(module.parameters()):
             parameter.add_(normal(f"{name} {place}", parameter.shape).to(parameter.dtype), alpha=0.1)

@@ -16,11 +16,12 @@ from assay.claims.laws.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, wi
 from assay.claims.laws.handed import Handed, reads_models
 from assay.claims.laws.invariance import changed_columns
 from assay.claims.laws.laws import Contract, Finding, Unsuited, declares, law, runs
-from assay.claims.laws.rollout import brief_cartpole
+from assay.claims.laws.rollout import brief_cartpole, brief_pendulum
 from assay.claims.laws.state import continuing
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Outcome, Score, concatenate
 from assay.core.slots import DemonstratedTask, PairedTask, Scene, Task
+from assay.core.spaces import Box
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.addition import addition
 from assay.tasks.language.preferences import PairsTask
@@ -41,8 +42,11 @@ class SourceCase:
     fresh: Experience
 
     def handed(self, part: Any) -> Handed:
-        """Returns the models that the part declares, for the spaces of the experience."""
-        return Handed(part.models, TOKENS if "tokens" in self.fresh.context else TORQUES)
+        """Returns the models that the part declares, for the spaces of the experience, or of a task whose actions are
+        numbers.
+        """
+        own = self.task.spec if isinstance(self.task.spec.action, Box) else TORQUES
+        return Handed(part.models, TOKENS if "tokens" in self.fresh.context else own)
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,11 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
     goals = grid_task("four rooms", FOUR_ROOMS, 20)
     worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (brief_cartpole(), torques), (pairs_task(), tokens)]
     worlds.append((goals, torques))  # for those that need goals; the others have been seen by then
+    worlds.append((brief_pendulum(), torques))  # for those that need actions that are numbers
     found: list[SourceCase] = []
     refusals: list[str] = []
     for one, batch in worlds if task is None else [(task, tokens)]:
-        if one is goals and found:
+        if found and one in (goals, worlds[-1][0]):
             break
         try:
             part.init(Scene(one))

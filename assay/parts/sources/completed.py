@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -83,26 +83,27 @@ class InverseDynamics(Choice):
         low, high = known.amin(0), known.amax(0)
         centre, half = (low + high) / 2.0, ((high - low) / 2.0).clamp(min=1e-6)
         seen = windows(rows, self.past)
-        mean = self.fitted(seen[rows.acted], ((known - centre) / half).clamp(-INSIDE, INSIDE).atanh(), draw)
+        mean = fitted(self, seen[rows.acted], ((known - centre) / half).clamp(-INSIDE, INSIDE).atanh(), draw)
         with torch.no_grad():
             guess = centre + half * mean(seen).tanh()
         return torch.where(rows.acted.unsqueeze(1), rows.action, guess.to(rows.action.dtype))
 
-    def fitted(self, seen: Tensor, latent: Tensor, draw: Draw) -> nn.Module:
-        """Returns the network of the mean."""
-        with random.seeded(random.seed_for_torch(draw)), torch.enable_grad():
-            mean, spread = (
-                perceptron(seen.shape[1], latent.shape[1], self.hidden, activation=nn.ReLU) for _ in range(2)
-            )
-            adam = torch.optim.Adam([*mean.parameters(), *spread.parameters()], self.learning_rate)
-            for step in range(self.steps):
-                rows = torch.from_numpy(random.integers(draw.at(step), len(seen), min(self.batch, len(seen))))
-                variance = (-5.0 + 3.5 * (spread(seen[rows]).tanh() + 1.0)).mul(2.0).exp()
-                loss = functional.gaussian_nll_loss(mean(seen[rows]), latent[rows], variance, eps=1e-8)
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-        return mean
+
+def fitted(model: InverseDynamics, seen: Tensor, latent: Tensor, draw: Draw) -> nn.Module:
+    """Returns the network of the mean, of states and the inverse of tanh of their actions."""
+    with random.seeded(random.seed_for_torch(draw)), torch.enable_grad():
+        mean, spread = (
+            perceptron(seen.shape[1], latent.shape[1], model.hidden, activation=nn.ReLU) for _ in range(2)
+        )
+        adam = torch.optim.Adam([*mean.parameters(), *spread.parameters()], model.learning_rate)
+        for step in range(model.steps):
+            rows = torch.from_numpy(random.integers(draw.at(step), len(seen), min(model.batch, len(seen))))
+            variance = (-5.0 + 3.5 * (spread(seen[rows]).tanh() + 1.0)).mul(2.0).exp()
+            loss = functional.gaussian_nll_loss(mean(seen[rows]), latent[rows], variance, eps=1e-8)
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+    return mean
 
 
 def lowest(reward: Tensor, ends: Tensor, among: float, share: float, draw: Draw) -> Tensor:
@@ -125,10 +126,11 @@ class Completed(Source):
     rows are drawn. Degenerate: share 1 is the dataset itself. Assumes rows in the order in which they were recorded.
     """
 
+    model: InverseDynamics | None
     log: Logged = Logged()
     share: float = 0.1
     among: float = 0.5
-    model: InverseDynamics | None = InverseDynamics()
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"model": InverseDynamics(steps=20)}, {"model": None})
 
     def __post_init__(self) -> None:
         if not (0.0 < self.share <= 1.0 and 0.0 < self.among <= 1.0):
