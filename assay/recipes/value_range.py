@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.slots import Scene, Task
-from assay.core.spaces import Box, Context, Discrete, Spec, Vocabulary
+from assay.core.spaces import Box, Context, Discrete, MultiDiscrete, Spec, Vocabulary
 from assay.models.heads.bins import Bins
 from assay.models.heads.spaces import need_bounds
 from assay.ops import returns
@@ -24,31 +24,38 @@ UNKNOWN = "Set the largest value that a return can have: --set bins.low=-X --set
 
 
 class Uniform:
-    """Uniform actions within the task's bounds, or among the allowed choices."""
+    """Uniform actions within the task's bounds, or among the allowed options of each choice."""
 
     def __init__(self, spec: Spec) -> None:
         self.space = spec.action
-        self.num_draws = self.space.size if isinstance(self.space, Box) else 1
+        self.sizes = self.space.sizes if isinstance(self.space, MultiDiscrete) else ()
+        self.num_draws = self.space.size if isinstance(self.space, Box) else max(1, len(self.sizes))
 
     def act(self, context: Context, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Returns actions and log-probability 0."""
         if isinstance(self.space, Box):
             low, high = torch.tensor(self.space.low), torch.tensor(self.space.high)
             return low + (high - low) * uniform, uniform.new_zeros(len(uniform))
-        assert isinstance(self.space, Discrete)
-        allowed = context.get("action_mask", torch.ones(len(uniform), self.space.n, dtype=torch.bool))
-        place = (uniform * allowed.sum(-1, keepdim=True)).long() + 1
-        return (allowed.cumsum(-1) < place).sum(-1), uniform.new_zeros(len(uniform))
+        sizes = [self.space.n] if isinstance(self.space, Discrete) else list(self.sizes)
+        allowed = context.get("action_mask", torch.ones(len(uniform), sum(sizes), dtype=torch.bool))
+        chosen = [allowed_choice(one, uniform[:, place]) for place, one in enumerate(allowed.split(sizes, -1))]
+        return torch.stack(chosen, -1) if self.sizes else chosen[0], uniform.new_zeros(len(uniform))
+
+
+def allowed_choice(allowed_NM: Tensor, uniform_N: Tensor) -> Tensor:
+    """Returns the option of each row that the uniform number falls on, among the allowed ones."""
+    place = (uniform_N * allowed_NM.sum(-1)).long() + 1
+    return (allowed_NM.cumsum(-1) < place.unsqueeze(-1)).sum(-1)
 
 
 def played_uniformly(task: Task, num_envs: int = 8, steps: int = 256) -> Experience:
-    """Returns what uniform actions experience on the task's training starts; raises AssayError where actions are
-    several choices or have no bounds, or the task cannot be stepped.
+    """Returns what uniform actions experience on the task's training starts; raises AssayError where actions have no
+    bounds or are tokens, or the task cannot be stepped.
     """
     if isinstance(task.spec.action, Box):
         need_bounds(task.spec, "the range of values")
-    elif not isinstance(task.spec.action, Discrete):
-        raise AssayError(f"the rewards of task '{task.name}' cannot be tried by uniform choices of one kind. {UNKNOWN}")
+    elif not isinstance(task.spec.action, Discrete | MultiDiscrete):
+        raise AssayError(f"the rewards of task '{task.name}' cannot be tried by uniform actions. {UNKNOWN}")
     rollout, scene = Fragments(num_envs, steps), Scene(task, actor=Uniform(task.spec), draw=Draw(0))
     return rollout(scene, rollout.init(scene))
 

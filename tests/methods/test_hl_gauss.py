@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.claims.laws.cases import FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build
 from assay.core.errors import AssayError
-from assay.core.spaces import Box, Discrete, Spec
+from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec
 from assay.engine.loop import Loop
 from assay.methods.hl_gauss import (
     BinsOfData,
@@ -173,6 +173,15 @@ def test_uniform_choices_are_allowed_ones_and_all_of_them() -> None:
     assert sorted(action.unique().tolist()) == [0, 2, 3]
     counts = torch.bincount(action, minlength=4).float() / 999
     torch.testing.assert_close(counts, torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3]), atol=0.07, rtol=0)
+
+
+def test_uniform_options_of_several_choices_obey_the_mask_of_each() -> None:
+    mask = torch.tensor([[True, False, False, True, True]]).expand(999, 5)
+    action, _ = Uniform(Spec(Box((0.0,), (1.0,)), MultiDiscrete((2, 3)), 5)).act(
+        {"action_mask": mask}, torch.rand(999, 2, generator=torch.Generator().manual_seed(0))
+    )
+    assert sorted(set(map(tuple, action.tolist()))) == [(0, 1), (0, 2)]
+    assert float(action[:, 1].float().mean()) == pytest.approx(1.5, abs=0.05)
 
 
 def test_offline_bins_reach_beyond_the_returns_of_the_data() -> None:

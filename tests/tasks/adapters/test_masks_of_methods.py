@@ -22,7 +22,7 @@ OTHER_TASKS = (
     "needs a task with goals",
 )  # fmt: skip
 """What a method says that needs something else of a task: data, right answers, other players, costs, goals."""
-ONE_CHOICE = ("Try ppo or a2c", "cannot be tried by uniform choices of one kind")
+ONE_CHOICE = ("Try ppo or a2c",)
 """What a method says that values single choices where there are several at once."""
 METHODS = sorted(name for name, method in catalogue.methods().items() if CONTROL in method.presets)
 
