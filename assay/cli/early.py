@@ -18,17 +18,27 @@ METHODS = ("name", "other", "first", "second")
 VERIFIER = "verifier"
 COMPOSED = ("import *", "globals()", "__getattr__", "exec(")
 """What a file may define names with that its text does not show."""
+ROWS = (".jsonl", ".parquet", ".csv")
+"""How files of rows end that `--task` names."""
 
 
 def refuse_unknown(options: argparse.Namespace) -> None:
-    """Raises AssayError for a method that does not exist, and for a reward, tool or part whose file does not or has no
-    such name. Whatever needs the code itself is checked later.
+    """Raises AssayError for a method or a file of rows that does not exist, and for a reward, tool or part whose file
+    does not or has no such name. Whatever needs the code itself is checked later.
     """
     for name in (vars(options).get(key) for key in METHODS):
         if isinstance(name, str) and name.strip() and method_address(name) is None:
             known_method(name)
+    refuse_missing(listed_option(options, "task"))
     for option, word in own_functions(options):
         check_defined(needed_address(word, option, PARTS.get(option.removeprefix("--"), "")))
+
+
+def refuse_missing(tasks: list[str]) -> None:
+    """Raises AssayError if a task is a file of rows, or a list of them, and one is not there."""
+    for path in (Path(path) for task in tasks for path in task.split(",")):
+        if path.suffix in ROWS and not {":", "*"} & set(str(path)) and not path.exists():
+            raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
 
 
 def own_functions(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
