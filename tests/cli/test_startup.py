@@ -30,7 +30,8 @@ for words in ("list", "list no-such", "list language", "train grpo --no-such 3",
               "compare grpo rloo",
               "train grpo --task countdown --reward gone.py:f",
               "train grpo --task countdown --reward rewards.py:corect",
-              "train grpo --task countdown --reward nowhere", "train grpo --task countdown --tool rewards.py:search"):
+              "train grpo --task countdown --reward nowhere", "train grpo --task countdown --tool rewards.py:search",
+              "train grpo --task gone.jsonl", "compare grpo rloo --task countdown gone.parquet"):
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
