@@ -17,7 +17,6 @@ REASONS = {
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
     "Ends": "what users' own methods need of their data, beside `Successes`; uni-o4 has learnt ends since",
     "StandardisedInGroup": "a combination of rewards by hand, docs/design.md; alphaalign adds one to a sum",
-    "ScaledReward": "the units of rewards in any recipe: users put it after the task's own; retroagent pays 10 for 1",
     "FunctionJudge": "a user's own judge of pairs, docs/preferences.md, for arenarl and think-rm, whose claims ask it",
     "Hinted": "failed groups again with a hint, docs/design.md: the rollout that users put around their own hint",
     "Spliced": "answers finished after their right steps; int and mixed-cot-rl cut and continue by its functions",
