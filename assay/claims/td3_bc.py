@@ -17,18 +17,6 @@ from assay.tasks.control.pendulum import pendulum
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)
 
 
-def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, q = steps.step_of(seen), seen.models, steps.output
-    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
-    noisy = steps.bounded(models["actor_target"], step.after) + noise
-    next_value = q(models["q_target"], step.after, torch.minimum(torch.maximum(noisy, steps.LOW), steps.HIGH))
-    recorded, decided = q(models["q"], step.now, step.action), steps.bounded(models["actor"], step.now)
-    error = recorded - step.target(0.99, next_value.amin(0))
-    scaled = q(models["q"], step.now, decided)[0] / step.mean(recorded[0].abs()).detach()
-    near = ((decided - step.action) / steps.HALF).square().mean(-1)
-    return {"critic": step.mean(error.square()) / 2, "actor": step.mean(near - 2.5 * scaled)}
-
-
 def schedule_gap() -> float:
     data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.005, 2)}
     targets["actor_target"] = ("actor", 0.005, 2)
@@ -55,7 +43,7 @@ CLAIMS = Claims(
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
-              td3_bc(), probes.transitions(num=2048), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+              td3_bc(), probes.transitions(num=2048), steps.td3_bc, probes.BOX_SPEC), at_most=1e-6),
         Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7, of="target networks"),
         Exact("on files its networks see (s - mean) / (deviation + 1e-3) of the data, also when acting",
               standardised_gap, at_most=1e-4, of="d4rl"),

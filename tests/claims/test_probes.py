@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,14 +14,16 @@ from assay import recipes
 from assay.claims import by_hand, probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.core.record import Experience, Need, Progress, pad
+from assay.core.record import Experience, Loss, Need, Progress, pad
 from assay.core.schedules import Linear
+from assay.core.slots import View
 from assay.core.spaces import Discrete, Spec
 from assay.engine.placement import Placement
 from assay.models.bodies.table import Table
 from assay.models.model import Critic
 from assay.parts.aggregations import SequenceSum
 from assay.parts.credit.outcome import Constant, OutcomeCredit
+from assay.parts.objectives.pathwise import MatchEntropy
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
 from assay.recipes.presets import TABLE
@@ -345,3 +348,30 @@ def test_templated_answers_begin_at_different_columns_after_a_start_token_and_a_
     assert not there[-1]
     assert set(by_hand.outcome(data).tolist()) == {0.0, 1.0}
     assert {probes.templated} <= set(probes.ANY_OUTCOME) & set(probes.UNIT_OUTCOME) & set(probes.RIGHT_OR_WRONG)
+
+
+@dataclass(frozen=True)
+class GraphKept(MatchEntropy):
+    """Reports the temperature with its gradient."""
+
+    not_a_part: ClassVar[str] = "a mistake"
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        loss = super().__call__(batch, view)
+        return replace(loss, metrics={"temperature": (view.model(self.temperature)(), loss.count)})
+
+
+def test_reports_that_differ_are_missing_or_carry_a_gradient_are_seen() -> None:
+    sac = recipes.sac()
+
+    def gap(told: Callable[[Tensor], dict[str, Tensor]], recipe: Recipe = sac) -> float:
+        def report(seen: probes.Seen) -> dict[str, Tensor]:
+            return told(seen.models["temperature"].log_value.exp())
+
+        return probes.formulas.report_gap(recipe, probes.transitions, report, probes.BOX_SPEC)
+
+    assert gap(lambda right: {"temperature": right}) < 1e-6
+    assert gap(lambda right: {"temperature": right + 3.0}) > 0.1
+    assert gap(lambda right: {"temperature": right, "another": right}) == float("inf")
+    kept = replace(sac.stages[1], objective=(*sac.stages[1].objective[:1], GraphKept()))
+    assert gap(lambda right: {"temperature": right}, replace(sac, stages=(sac.stages[0], kept))) == float("inf")

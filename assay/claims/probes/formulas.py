@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.claims.probes.gradients import Witness, witness
+from assay.claims.probes.tensors import worst
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, Scored, State
@@ -25,6 +26,7 @@ from assay.core.slots import ALONE, ModelSpec, Scene, Transform
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.core.verifier import VERIFIED
 from assay.engine.engine import Engine, StageView
+from assay.engine.loop_metrics import means
 from assay.models.bodies.table import Table
 from assay.models.model import Critic, Policy
 from assay.ops import random
@@ -293,3 +295,18 @@ def formula_gap(
         largest = torch.stack([other.abs().max() for other in right]).max()
         worst.append(float((gap / largest).nan_to_num(torch.inf)))
     return max(worst)
+
+
+def report_gap(recipe: Recipe, make: Data, formula: Callable[[Seen], Mapping[str, Tensor]], spec: Spec) -> float:
+    """Returns the largest relative difference of the metrics that an update of all stages reports from the formula's
+    numbers; infinite if one is missing, or carries a gradient: that would keep every update's graph.
+    """
+    recipe = recipe.at_limit(spec.horizon).at(Progress())
+    experience, engine = make(), built(recipe, spec)
+    right = {name: float(one.detach()) for name, one in formula(Seen(experience, engine.models, engine)).items()}
+    batch = prepared(recipe, engine, experience)
+    found = [engine.update(stage, batch).sums for stage in recipe.stages]
+    if any(number.requires_grad for sums in found for pairs in sums.values() for pair in pairs for number in pair):
+        return float("inf")
+    told = means(found)
+    return worst(*(abs(told.get(name, float("inf")) - one) / (1.0 + abs(one)) for name, one in right.items()))

@@ -130,6 +130,19 @@ def gae_return(data: Experience, value: Tensor, discount: float, gae_lambda: flo
     return found.detach()
 
 
+def td3_bc(seen: Seen, discount: float = 0.99, weight: float = 2.5) -> dict[str, Tensor]:
+    """Returns TD3+BC's losses: smoothed targets of twin critics, and Q over its mean size with cloning."""
+    step, models = step_of(seen), seen.models
+    noise = (0.2 * normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * HALF
+    noisy = bounded(models["actor_target"], step.after) + noise
+    next_value = output(models["q_target"], step.after, torch.minimum(torch.maximum(noisy, LOW), HIGH))
+    recorded, decided = output(models["q"], step.now, step.action), bounded(models["actor"], step.now)
+    error = recorded - step.target(discount, next_value.amin(0))
+    scaled = output(models["q"], step.now, decided)[0] / step.mean(recorded[0].abs()).detach()
+    near = ((decided - step.action) / HALF).square().mean(-1)
+    return {"critic": step.mean(error.square()) / 2, "actor": step.mean(near - weight * scaled)}
+
+
 def double_q(seen: Seen, discount: float) -> tuple[Tensor, Tensor]:
     """Returns the values of all actions of discrete tasks, [B, A], and half the squared errors of double DQN, [B]."""
     step, actor, row = step_of(seen), seen.models["actor"], torch.arange(len(seen.experience))
@@ -196,3 +209,19 @@ def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None, l
     value = output(seen.models["q"], step.now, action).amin(0) if q is None else q(step.now, action)
     actor = log_temperature.exp().detach() * logp - value
     return step.mean(actor - log_temperature * (logp.detach() - least))
+
+
+def sac_report(seen: Seen, recorded: Tensor, error: Tensor, q: Callable[[Tensor, Tensor], Tensor]) -> dict[str, Tensor]:
+    """Returns what an update of SAC reports: means over rows with a decision, and over critics, of the values and
+    errors [N, B] of recorded actions, of `q(s, a)` [B] that the actor climbs, and of its entropy.
+    """
+    step, num = step_of(seen), len(recorded)
+    action, logp = squashed(seen.models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
+    of_critics = {"mean": recorded, "error": error.square()}
+    return {
+        **{f"q_{name}": step.mean(one) / num for name, one in of_critics.items()},
+        "q": step.mean(q(step.now, action)),
+        "entropy": -step.mean(logp),
+        "temperature": seen.models["temperature"].log_value.exp(),
+        "entropy_short": (step.mean(logp) - 2.0) / 2.0,
+    }
