@@ -218,7 +218,7 @@ class Completed:
         if data.acted is None or bool(data.acted.all()):
             raise AssayError("completed: all rows have their actions. Use the data as they are")
         rows = Rows(data.observation, data.next_observation, data.action, data.terminal | data.truncated, data.acted)
-        action = InverseDynamics(steps=self.steps, past=self.past).completed(rows, Draw(seed, (54,)))
+        action = InverseDynamics(updates=self.steps, past=self.past).completed(rows, Draw(seed, (54,)))
         return replace(data, action=action, acted=None)
 
 

@@ -67,7 +67,7 @@ class InverseDynamics(Choice):
     """
 
     hidden: tuple[int, ...] = (128, 128)
-    steps: int = 2_000
+    updates: int = 2_000
     batch: int = 256
     learning_rate: float = 1e-3
     past: int = 1
@@ -96,7 +96,7 @@ def fitted(model: InverseDynamics, seen: Tensor, latent: Tensor, draw: Draw) -> 
             perceptron(seen.shape[1], latent.shape[1], model.hidden, activation=nn.ReLU) for _ in range(2)
         )
         adam = torch.optim.Adam([*mean.parameters(), *spread.parameters()], model.learning_rate)
-        for step in range(model.steps):
+        for step in range(model.updates):
             rows = torch.from_numpy(random.integers(draw.at(step), len(seen), min(model.batch, len(seen))))
             variance = (-5.0 + 3.5 * (spread(seen[rows]).tanh() + 1.0)).mul(2.0).exp()
             loss = functional.gaussian_nll_loss(mean(seen[rows]), latent[rows], variance, eps=1e-8)
@@ -130,7 +130,7 @@ class Completed(Source):
     log: Logged = Logged()
     share: float = 0.1
     among: float = 0.5
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"model": InverseDynamics(steps=20)}, {"model": None})
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"model": InverseDynamics(updates=20)}, {"model": None})
 
     def __post_init__(self) -> None:
         if not (0.0 < self.share <= 1.0 and 0.0 < self.among <= 1.0):
