@@ -607,6 +607,8 @@ def docstrings(package: Package) -> Iterator[Finding]:
     for module in package:
         if module.tree.body and not ast.get_docstring(module.tree):
             yield Finding(module.path, f"{module.path} has no docstring")
+        elif is_method(module.tree) and not (ast.get_docstring(module.tree) or "").partition("\n")[0].endswith("."):
+            yield Finding(module.path, f"{module.path}: lists and pages show its first line, and that is no sentence")
         owners = dict(module.classes)
         for name, node in () if module.is_claims else public(module.tree):
             if ast.get_docstring(node) or is_overload(node) or (module.unit == "methods" and makes_recipe(node)):
@@ -614,6 +616,11 @@ def docstrings(package: Package) -> Iterator[Finding]:
             owner = owners.get(name.rpartition(".")[0])
             if owner is None or node.name not in told | told_by_bases(owner, classes):
                 yield Finding(f"{module.path}: {name}", f"{module.path}:{node.lineno} {name} has no docstring")
+
+
+def is_method(tree: ast.Module) -> bool:
+    """Whether a file registers a method."""
+    return any(isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METHOD" for node in tree.body)
 
 
 def told_by_bases(owner: ast.ClassDef, classes: Mapping[str, list[ast.ClassDef]]) -> set[str]:

@@ -1,5 +1,4 @@
-"""v-ocbf: learns from offline data which states can be kept safe, and changes a clone's decisions as little as that
-needs.
+"""v-ocbf: learns from data which states can be kept safe, and changes a clone's decisions no more than that needs.
 
     harm:     Q_h <- (1 - g) h + g max(h, V_h(s')),   V_h <- low expectile of max_i Q_h in the data;   B = -V_h
     model:    s' = s + f(s) + G(s) a,   least squares;   actor: the same
