@@ -1,6 +1,6 @@
 """Control testbeds with known optima, by name."""
 
-from assay.claims.testbeds.control import coded_rule, cost_corridor, forked, gamble, logged_tree, random_mdp
+from assay.claims.testbeds.control import coded_rule, cost_corridor, darkroom, forked, gamble, logged_tree, random_mdp
 
 LEVELS = {
     "random-mdp": random_mdp.random_mdp,
@@ -9,4 +9,5 @@ LEVELS = {
     "coded-rule": coded_rule.coded_rule,
     "forked": forked.forked,
     "gamble": gamble.gamble,
+    "darkroom": darkroom.darkroom,
 }
