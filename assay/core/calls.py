@@ -53,10 +53,22 @@ def overtime(what: str, seconds: float) -> Overtime:
 
 
 def takes_columns(function: Callable[..., Any]) -> bool:
-    """Returns whether a reward function takes columns: its first argument is one, or it has several without default."""
+    """Returns whether a reward function takes columns: its first argument is one, it has several without default, or
+    it takes every other column as a keyword.
+    """
     named = named_arguments(function)
     needed = [one for one in named if one.default is one.empty]
-    return bool(named) and named[0].name != "rows" and (named[0].name in FIRST or len(needed) > 1)
+    is_of_columns = len(needed) > 1 or takes_keywords(function)
+    return bool(named) and named[0].name != "rows" and (named[0].name in FIRST or is_of_columns)
+
+
+def takes_keywords(function: Callable[..., Any]) -> bool:
+    """Returns whether a function takes any keyword (**columns)."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def named_arguments(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -80,7 +92,7 @@ def arguments(function: Callable[..., Any], rows: Rows, name: str) -> tuple[tupl
         known = ", ".join(["rows", *sorted(columns)])
         raise AssayError(f"{name} takes '{missing[0]}', which the rows do not have. They have: {known}.")
     chosen = {one.name: columns[one.name] for one in named if one.name in columns}
-    if any(one.kind is one.VAR_KEYWORD for one in inspect.signature(function).parameters.values()):
+    if takes_keywords(function):
         chosen = {key: value for key, value in columns.items() if key not in PLURALS.values()} | chosen
     return (), chosen
 

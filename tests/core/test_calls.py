@@ -39,6 +39,10 @@ def by_everything(completions: list[str], **columns: Any) -> list[float]:
     return [float(len(tests)) for tests in columns["tests"]]
 
 
+def by_one_column(answer: list[str], **columns: Any) -> list[float]:
+    return [float(one) for one in answer]
+
+
 async def later(completions: list[str]) -> np.ndarray:
     return np.array([len(one) for one in completions], dtype=np.float32)
 
@@ -49,6 +53,7 @@ async def later(completions: list[str]) -> np.ndarray:
         (by_rows, [1.0, 0.0]),
         (by_columns, [1.0, 0.0]),
         (by_everything, [2.0, 0.0]),
+        (by_one_column, [2.0, 4.0]),
         (later, [1.0, 1.0]),
         (lambda rows: torch.tensor([[0.5], [0.25]]), [0.5, 0.25]),
         (lambda rows: [None, True], [None, 1.0]),
