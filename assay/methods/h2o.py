@@ -205,7 +205,7 @@ METHOD = Method(
     paper="arXiv:2206.13464",
     recipe=recipe,
     presets=(CONTINUOUS,),
-    default_task="pendulum",
+    default_task="reality-gap",
     family="offline to online",
     base=recipes.sac,
     departures=(
@@ -213,7 +213,8 @@ METHOD = Method(
         "the paper writes an expectation over the simulator's",
         "weights stand beside half of the squared error, and are halved with it; the penalty is not cut at 1,000",
         "policy and critics see observations as they are (standardised)",
-        "evaluated in the simulator, which is the task; the real system is not at hand where there is only a log",
+        "held-out episodes are the task's: on reality-gap the real system's, on a task of one's own with --data the "
+        "simulator's, where the real system is not at hand",
         "two layers of 64, Adam 1e-3, batches of 256 together (256 of each)",
     ),
 )

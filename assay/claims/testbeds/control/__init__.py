@@ -1,6 +1,7 @@
 """Control testbeds with known optima, by name."""
 
 from assay.claims.testbeds.control import coded_rule, cost_corridor, darkroom, forked, gamble, logged_tree, random_mdp
+from assay.claims.testbeds.control import reality_gap
 
 LEVELS = {
     "random-mdp": random_mdp.random_mdp,
@@ -9,5 +10,6 @@ LEVELS = {
     "coded-rule": coded_rule.coded_rule,
     "forked": forked.forked,
     "gamble": gamble.gamble,
+    "reality-gap": reality_gap.reality_gap,
     "darkroom": darkroom.darkroom,
 }
