@@ -70,9 +70,9 @@ CLAIMS = Claims(
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
         Measured("where the expert takes either of two ways it scores 0.3 above a Gaussian", "forked", recipe(),
-                 gaussian(), margin=0.3, seeds=5, minutes=5, steps=200, about=About.HEADLINE),
+                 gaussian(), margin=0.3, seeds=5, minutes=10, about=About.HEADLINE),
         Measured("where the expert has one way the Gaussian is as good", "forked:balance=1", gaussian(), recipe(),
-                 margin=-0.1, seeds=5, minutes=5, steps=200, about=About.COMPONENT),
+                 margin=-0.1, seeds=5, minutes=10, about=About.COMPONENT),
     ),
     mutants=(
         Edit("the clean action is regressed", DiffusionPolicy.misfit, "point) - noise)", "point) - goal)"),
