@@ -191,7 +191,12 @@ METHOD = Method(
     pilots=(
         "with five passes and a critic's rate of 1e-3 the hidden lock is not solved in 45 steps (seed 0); at 3e-3 it "
         "is in 35 (seeds 0 to 2)",
+        "settings were chosen on seeds 0 to 2, which are also among those of the measured claims",
         "with every third step hidden nothing is learned in 25 (seed 0): fresh rows that look like good ones return "
         "nothing there, and take four fifths of the value that comes from the log",
+    ),
+    results=(
+        "where no step is hidden Hy-Q opens the lock within 20 steps (seed 0), so it is the hidden step, made to bias "
+        "targets of one step, on which it fails",
     ),
 )
