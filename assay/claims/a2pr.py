@@ -92,7 +92,7 @@ CLAIMS = Claims(
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
         Measured("where nine in ten episodes are random it scores higher than td3-bc", "pendulum", on_mixed(recipe()),
-                 on_mixed(td3_bc(CONTINUOUS)), seeds=5, minutes=6, looks=2, steps=200, about=About.HEADLINE),
+                 on_mixed(td3_bc(CONTINUOUS)), seeds=5, minutes=25, looks=2, steps=1_000, about=About.HEADLINE),
     ),
     mutants=(
         Edit("the worse action", NearBetter.goal, "worth >= recorded)", "worth < recorded)"),
