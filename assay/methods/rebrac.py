@@ -91,7 +91,7 @@ METHOD = Method(
     results=(
         "after the preset's 2,000 batches the headline fails (-880 against td3-bc's -360, five seeds): the values are "
         "still far from their end, and the actor's penalty of 0.05, an eighth of td3-bc's pull, leaves it to them "
-        "(with 0.4 it ends at -414, -358 and -257 on seeds 0 to 2). After 10,000 batches it ends at -109 on seed 0, the only "
-        "one tried",
+        "(with 0.4 it ends at -414, -358 and -257 on seeds 0 to 2). After 10,000 batches it ends at -109 on seed 0, "
+        "the only one tried",
     ),
 )
