@@ -121,7 +121,7 @@ CLAIMS = Claims(
         same_gradient("with continuous actions its gradient is that of least squares", partial(small, CONTINUOUS),
                       likelihood, trajectories.windows, probes.BOX_SPEC, at_most=1e-6, of="continuous-control"),
         Exact("the kept decisions are those of whole histories drawn by hand", wrong_rows, equals=0.0),
-        Exact("of a rise, one with a fall, nothing and ups and downs the utilities are 1.75, 1.3, 1 and 1.075",
+        Exact("a rise, one with a fall, nothing and ups and downs have the utilities 1.75, 1.3, 1 and 1.075",
               lambda: utility_gap(HISTORIES, 1.0, 1.75, 1.3, 1.0, 1.075), at_most=1e-9, illustrates=True),
         Exact("a fall has less utility than a rise, and an early rise more than a constant best",
               lambda: utility_gap(TURNED, 1.0, 1.5, 1.5, 1.9, 1.15), at_most=1e-9, of="theory"),
