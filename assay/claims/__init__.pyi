@@ -13,9 +13,13 @@ from assay.claims.comparisons import (
     not_worse as not_worse, reused as reused, without_baseline as without_baseline,
 )
 from assay.claims.deprecated import Method as Method
-from assay.claims.gradient import same_gradient as same_gradient
+from assay.claims.gradient import same_gradient as same_gradient, same_report as same_report
 from assay.claims.metrics import (
     AnswerProbability as AnswerProbability, Area as Area, AtEqual as AtEqual, DistinctAt as DistinctAt,
     Largest as Largest, PassAt as PassAt, sampled as sampled,
 )
 from assay.claims.probes import by_hand as by_hand, steps as steps
+from assay.claims.updates import (
+    COPIED as COPIED, DELAYED as DELAYED, SAC as SAC, SOFT as SOFT, follows_schedule as follows_schedule,
+    reads_dataset as reads_dataset, same_weights as same_weights,
+)

@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import DELAYED, About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.method import CONTINUOUS, Recipe, td3_bc
 from assay.methods.a2pr import Autoencoder, LowerOfAll, NearBetter, Reconstruct, recipe
 from assay.parts import Log
-from assay.tasks.control.pendulum import pendulum
 
 DATA = partial(probes.transitions, num=1024)
 
@@ -26,8 +25,7 @@ def again(vae: Any, seen: Tensor, action: Tensor, noise: Tensor) -> tuple[Tensor
 
 def losses_by_hand(seen: probes.Seen, pull: float = 1.0) -> dict[str, Tensor]:
     step, models, q = steps.step_of(seen), seen.models, steps.output
-    smooth = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
-    b = (steps.bounded(models["actor_target"], step.after) + smooth).clamp(steps.LOW, steps.HIGH)
+    b = steps.smoothed(seen)
     recorded, decided = q(models["q"], step.now, step.action), steps.bounded(models["actor"], step.now)
     onward = q(models["q_target"], step.after, b).amin(0)
     both = torch.minimum(onward, q(models["q"], step.after, b).amin(0))
@@ -56,12 +54,6 @@ def losses_by_hand(seen: probes.Seen, pull: float = 1.0) -> dict[str, Tensor]:
     }
 
 
-def schedule_gap() -> float:
-    trained, data = {"actor": 2, "q": 1, "value": 1, "vae": 1}, probes.transitions(dtype=torch.float32)
-    targets = {"q_target": ("q", 0.005, 2), "actor_target": ("actor", 0.005, 2)}
-    return probes.schedule_gap(recipe(), data, probes.BOX_SPEC, trained, targets)
-
-
 def shares() -> float:
     """Returns 0 if on the claims' data all four cases of the gates occur: which is better, and whether it pulls."""
     engine = probes.formulas.built(recipe(), probes.BOX_SPEC)
@@ -87,10 +79,9 @@ CLAIMS = Claims(
                       partial(losses_by_hand, pull=0.5), DATA, probes.BOX_SPEC, 1e-8, of="settings of the pull"),
         Exact("recorded actions with and without an advantage are among the claims' data", shares, equals=0.0,
               of="the data of claims"),
-        Exact("actor and target networks move every second update, V and the autoencoder at each", schedule_gap,
-              at_most=1e-7),
-        Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
+        follows_schedule("actor and target networks move every second update, V and the autoencoder at each", recipe,
+                         {"actor": 2, "q": 1, "value": 1, "vae": 1}, DELAYED),
+        reads_dataset(lambda: recipe(log=Log(3))),
         Measured("where nine in ten episodes are random it scores higher than td3-bc", "pendulum", on_mixed(recipe()),
                  on_mixed(td3_bc(CONTINUOUS)), seeds=5, minutes=25, looks=2, steps=1_000, about=About.HEADLINE),
     ),

@@ -4,15 +4,12 @@ import math
 from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Measured, follows_schedule, probes, reads_dataset, same_gradient, steps
 from assay.method import CONTINUOUS, Experience, logged, recipes
 from assay.methods.awac import OverOwnAction, recipe
 from assay.parts import Log, ReturnRange
-from assay.tasks.control.pendulum import pendulum
 
 
 def transitions() -> Experience:
@@ -36,11 +33,6 @@ def losses_by_hand(seen: probes.Seen, temperature: float = 1.0) -> dict[str, Ten
     return {"critic": step.mean(error.square()) / 2, "actor": -step.mean(weight * logp)}
 
 
-def schedule_gap() -> float:
-    trained, targets = {"actor": 1, "q": 1}, {"q_target": ("q", 0.005, 1)}
-    return probes.schedule_gap(recipe(), probes.transitions(dtype=torch.float32), probes.BOX_SPEC, trained, targets)
-
-
 CLONING = replace(recipes.bc(CONTINUOUS), source=logged(CONTINUOUS), actor=recipe().actor, steps=200)
 
 
@@ -50,9 +42,9 @@ CLAIMS = Claims(
                       1e-6),
         same_gradient("another temperature divides the advantage", partial(recipe, temperature=0.25),
                       partial(losses_by_hand, temperature=0.25), transitions, probes.BOX_SPEC, 1e-6),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
-        Exact("a step's batches are rows of the dataset, rewards in units of the range of returns",
-              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum(), ReturnRange()), equals=0.0, of="sources"),
+        follows_schedule("target critics follow at rate 0.005", recipe, {"actor": 1, "q": 1}),
+        reads_dataset(lambda: recipe(log=Log(3)), scale=ReturnRange(),
+                      name="a step's batches are rows of the dataset, rewards in units of the range of returns"),
         Measured("on data with half of the actions random it scores higher than cloning them", "pendulum", recipe(),
                  CLONING, seeds=5, minutes=4, looks=2, steps=200, about=About.HEADLINE),
     ),

@@ -6,8 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import COPIED, About, Average, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient
+from assay.claims import steps
 from assay.method import CONTROL, Experience, Recipe, dqn
 from assay.methods.c51 import CategoricalTd, projected, rainbow, recipe
 from assay.models import Bins, two_hot_labels
@@ -81,11 +81,6 @@ def mean_gap() -> float:
     return probes.worst(*means.abs().tolist(), *(found.sum(-1) - 1.0).abs().tolist())
 
 
-def schedule_gap() -> float:
-    data = probes.transitions(SPEC, dtype=torch.float32)
-    return probes.schedule_gap(ranged(), data, SPEC, {"actor": 1}, {"target": ("actor", 1.0, 128)}, num=130)
-
-
 CLAIMS = Claims(
     mutants=(
         Edit("the trained network in the target", CategoricalTd.labels, "model(self.target)", 'model("actor")'),
@@ -101,7 +96,8 @@ CLAIMS = Claims(
                       partial(loss_by_hand, is_rainbow=True), (several_steps,), SPEC, of="rainbow"),
         Exact("a projection keeps the mean and the sum of what lies inside the atoms", mean_gap, at_most=1e-12,
               illustrates=True),
-        Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
+        follows_schedule("the target network is a copy made every 128 updates", ranged, {"actor": 1}, COPIED, spec=SPEC,
+                         num=130),
         Measured("where every move changes the return it scores higher than dqn over the run", "hazards",
                  recipe(CONTROL), dqn(CONTROL), metric=Average("evaluation"), seeds=5, minutes=20.0, steps=60, looks=4,
                  about=About.HEADLINE),

@@ -6,8 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Dip, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Dip, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, same_weights, steps
 from assay.core.slots import ALONE
 from assay.method import CONTINUOUS, Experience, cql
 from assay.methods.cal_ql import fine_tuned, recipe
@@ -27,13 +27,6 @@ def losses_by_hand(seen: probes.Seen, weight: float = 1.0) -> dict[str, Tensor]:
     return {"critic": steps.step_of(seen).mean(squares + weight * penalty), "actor": steps.sac_actor(seen)}
 
 
-def distance_from_cql() -> float:
-    """Returns the largest difference of any weight in five updates, with returns below every value."""
-    data = transitions(-1e6, torch.float32)
-    ours, base = (probes.history(one, data, probes.BOX_SPEC, 5) for one in (recipe(), cql(CONTINUOUS)))
-    return probes.worst(*(probes.distance(a[name], b[name]) for a, b in zip(ours, base, strict=True) for name in b))
-
-
 def returns_gap() -> float:
     """Returns the largest gap of the returns in a step's batches to sums by hand; two episodes of 200 decisions."""
     reward, gap = Log(2).columns(pendulum())["reward"][:, 0].double(), 0.0
@@ -46,22 +39,18 @@ def returns_gap() -> float:
     return gap
 
 
-def schedule_gap() -> float:
-    trained, targets = {"actor": 1, "q": 1, "temperature": 1}, {"q_target": ("q", 0.005, 1)}
-    return probes.schedule_gap(recipe(), transitions(0.0, torch.float32), probes.BOX_SPEC, trained, targets)
-
-
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, transitions, probes.BOX_SPEC,
                       1e-6),
         same_gradient("another weight multiplies the penalty alone", partial(recipe, weight=3.0),
                       partial(losses_by_hand, weight=3.0), transitions, probes.BOX_SPEC, 1e-6),
-        Exact("with returns below all values it is cql to the bit", distance_from_cql, equals=0.0, tolerance=0.0),
+        same_weights("with returns below all values it is cql to the bit", recipe, partial(cql, CONTINUOUS),
+                     data=partial(transitions, -1e6, torch.float32)),
         Exact("its returns are those of the recorded episodes, discounted", returns_gap, at_most=1e-3),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7, of="target networks"),
-        Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
+        follows_schedule("target critics follow at rate 0.005", recipe, data=partial(transitions, 0.0, torch.float32),
+                         of="target networks"),
+        reads_dataset(lambda: recipe(log=Log(3))),
         Exact("the online phase begins with the models of the offline one", lambda: probes.hand_off_gap(
               fine_tuned(), ("actor", "q", "q_target", "temperature"), probes.BOX_SPEC), equals=0.0),
         Measured("less is lost when training goes on online than after cql", "pendulum",

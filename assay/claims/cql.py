@@ -5,9 +5,9 @@ from functools import partial
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
-from assay.method import CONTINUOUS, CONTROL, Preset, cql, recipes
+from assay.claims import COPIED, About, Claims, Edit, Measured, follows_schedule, probes, reads_dataset, same_gradient
+from assay.claims import steps
+from assay.method import CONTINUOUS, CONTROL, cql, recipes
 from assay.methods.cql import HeldGap, cql_lagrange
 from assay.parts import Conservative, Log
 from assay.recipes.conservative import conservative_sac
@@ -29,15 +29,6 @@ def continuous_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
         mean_gap = step.mean(penalty.mean(0) - constant).detach()
         critic = step.mean(squares + weight.detach() * penalty) - weight * (mean_gap - 5.0)
     return {"critic": critic, "actor": steps.sac_actor(seen)}
-
-
-def schedule_gap(preset: Preset) -> float:
-    """Returns the largest deviation of the target networks from their stated schedule."""
-    spec = probes.CHOICE_SPEC if preset.discrete else probes.BOX_SPEC
-    trained = {"actor": 1} if preset.discrete else {"actor": 1, "q": 1, "temperature": 1}
-    targets = {"target": ("actor", 1.0, 128)} if preset.discrete else {"q_target": ("q", 0.005, 1)}
-    num = 130 if preset.discrete else 6
-    return probes.schedule_gap(cql(preset), probes.transitions(spec, dtype=torch.float32), spec, trained, targets, num)
 
 
 NARROW = Log(20, noise=0.1)
@@ -69,12 +60,11 @@ CLAIMS = Claims(
                       continuous_by_hand, partial(probes.transitions, num=32), probes.BOX_SPEC, 1e-6),
         same_gradient("the gradients of its lagrange variant are those of the formulas",
                       cql_lagrange, continuous_by_hand, partial(probes.transitions, num=32), probes.BOX_SPEC, 1e-6),
-        Exact("with discrete actions the target network is a copy made every 128 updates",
-              lambda: schedule_gap(CONTROL), equals=0.0, of="control"),
-        Exact("with continuous actions target critics follow at rate 0.005",
-              lambda: schedule_gap(CONTINUOUS), at_most=1e-7, of="continuous-control"),
-        Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(cql(CONTROL, Log(20)), cartpole()), equals=0.0),
+        follows_schedule("with discrete actions the target network is a copy made every 128 updates",
+                         partial(cql, CONTROL), {"actor": 1}, COPIED, spec=probes.CHOICE_SPEC, num=130, of="control"),
+        follows_schedule("with continuous actions target critics follow at rate 0.005", partial(cql, CONTINUOUS),
+                         of="continuous-control"),
+        reads_dataset(lambda: cql(CONTROL, Log(20)), cartpole, of=""),
         Measured("on an expert's log it works where double DQN does not", "cartpole", cql(CONTROL, NARROW),
                  cql(CONTROL, NARROW, weight=0.0), seeds=5, minutes=2.0, steps=150, about=About.HEADLINE),
         Measured("where no episode has all good pieces it scores 0.2 above cloning: it stitches",

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Area, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, steps
 from assay.method import MUJOCO, sac
 from assay.methods.crossq import BatchNorm, JointTd, NormedCritics, recipe
 
@@ -82,11 +81,6 @@ def statistics_gap() -> float:
     return probes.worst(*(float(gap.abs().max()) for gap in gaps), float((other.variance - layer.variance).abs().max()))
 
 
-def schedule_gap() -> float:
-    data, trained = probes.transitions(dtype=torch.float32), {"actor": 3, "q": 1, "temperature": 3}
-    return probes.schedule_gap(recipe(), data, SPEC, trained, {})
-
-
 DATA = partial(probes.transitions, num=64)
 
 CLAIMS = Claims(
@@ -109,7 +103,8 @@ CLAIMS = Claims(
                       at_most=1e-6, of="wide"),
         Exact("running statistics move by a hundredth towards those of rows with a decision, and are saved",
               statistics_gap, at_most=1e-12),
-        Exact("the actor moves at every third update, and there is no target network", schedule_gap, at_most=1e-7),
+        follows_schedule("the actor moves at every third update, and there is no target network", recipe,
+                         {"actor": 3, "q": 1, "temperature": 3}, {}),
         Measured("it scores higher over the run than sac without target networks and normalisation", "pendulum",
                  recipe(), replace(sac(), copies={"q_target": replace(sac().copies["q_target"], rate=1.0)}),
                  metric=Area(), seeds=5, minutes=60.0, steps=400, looks=3, about=About.MECHANISM),

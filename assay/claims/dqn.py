@@ -4,19 +4,13 @@ from functools import partial
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
+from assay.claims import COPIED, About, Claims, Edit, Measured, follows_schedule, probes, same_gradient, steps
 from assay.method import recipes
 from assay.parts import DoubleQ
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     return steps.step_of(seen).mean(steps.double_q(seen, 0.99)[1])
-
-
-def schedule_gap() -> float:
-    spec = probes.CHOICE_SPEC
-    data = probes.transitions(spec, dtype=torch.float32)
-    return probes.schedule_gap(recipes.dqn(), data, spec, {"actor": 1}, {"target": ("actor", 1.0, 128)}, num=130)
 
 
 CLAIMS = Claims(
@@ -30,7 +24,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is that of the formula", recipes.dqn, loss_by_hand,
                       partial(probes.transitions, probes.CHOICE_SPEC), probes.CHOICE_SPEC),
-        Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
+        follows_schedule("the target network is a copy made every 128 updates", recipes.dqn, {"actor": 1}, COPIED,
+                         spec=probes.CHOICE_SPEC, num=130),
         Measured("it balances the pole: its return is above 475", "cartpole", recipes.dqn(), 475.0, seeds=5, minutes=8,
                  about=About.HEADLINE),
     ),

@@ -5,8 +5,7 @@ from functools import partial
 
 import torch
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, steps
 from assay.method import CONTROL, TABLE, Origin, Preset, Recipe
 from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
 from assay.parts import LogLikelihood, Logged
@@ -57,11 +56,6 @@ def gradient_gap(
     return probes.formula_gap(recipe, DATA, formula, SPEC)
 
 
-def schedule_gap(recipe: Recipe) -> float:
-    data, trained = probes.transitions(SPEC, dtype=torch.float32), {"actor": 1, "value": 1, "q": 1}
-    return probes.schedule_gap(recipe, data, SPEC, trained, {"q_target": ("q", 0.005, 1)})
-
-
 CLAIMS = Claims(
     mutants=(
         Edit("the terminal state bootstraps in ReCOIL", MatchMixture.__call__, " * (~now.terminal)", ""),
@@ -81,9 +75,8 @@ CLAIMS = Claims(
               lambda: gradient_gap(f_dvl(maximum=XQL), "kl"), at_most=1e-9, of="xql"),
         Exact("ReCOIL's gradients are those of the formulas, without rewards",
               lambda: gradient_gap(recoil(), "variation", rewards=0.0), at_most=1e-9),
-        Exact("target critics follow at rate 0.005", lambda: schedule_gap(f_dvl()), at_most=1e-7),
-        Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(f_dvl(), cartpole()), equals=0.0),
+        follows_schedule("target critics follow at rate 0.005", f_dvl, {"actor": 1, "value": 1, "q": 1}, spec=SPEC),
+        reads_dataset(f_dvl, cartpole, of=""),
         Measured(
             "with large rewards f-DVL learns sooner than XQL",
             "gridworld", f_dvl(TABLE, ImplicitMaximum(), 100.0), f_dvl(TABLE, XQL, 100.0),

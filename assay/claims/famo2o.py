@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, same_gradient
+from assay.claims import steps
 from assay.claims.probes.formulas import built
 from assay.engine.engine import StageView
 from assay.method import Draw, Experience, Recipe
 from assay.methods.famo2o import ChooseBalance, FamilyPolicy, FamilyRegression, embedded, fine_tuned, recipe
 from assay.parts import AdvantageRegression, Log, ReturnRange
-from assay.tasks.control.pendulum import pendulum
 
 SPEC = probes.BOX_SPEC
 
@@ -94,11 +93,6 @@ def of_eight() -> float:
     return float((embedded(torch.tensor([8.0])) - by_hand).abs().max())
 
 
-def schedule_gap() -> float:
-    data, trained = probes.transitions(dtype=torch.float32), dict.fromkeys(("actor", "value", "q", "temperature"), 1)
-    return probes.schedule_gap(recipe(), data, SPEC, trained, {"q_target": ("q", 0.005, 1)})
-
-
 def online(low: float = 1.0, high: float = 5.0) -> Recipe:
     """Returns the online phase alone."""
     return replace(fine_tuned(lowest=low, highest=high), before=())
@@ -113,9 +107,10 @@ CLAIMS = Claims(
         Exact("it acts by the member that the mode of the balance model names", acting_gap, at_most=1e-9, of="acting"),
         Exact("a family of the coefficient 3 has the loss of iql", gap_to_iql, at_most=1e-9, illustrates=True),
         Exact("the features of the coefficient 8 are six numbers by hand", of_eight, at_most=1e-6, illustrates=True),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
-        Exact("a step's batches are rows of the dataset, rewards in units of the range of returns",
-              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum(), ReturnRange()), equals=0.0, of="sources"),
+        follows_schedule("target critics follow at rate 0.005", recipe,
+                         dict.fromkeys(("actor", "value", "q", "temperature"), 1)),
+        reads_dataset(lambda: recipe(log=Log(3)), scale=ReturnRange(),
+                      name="a step's batches are rows of the dataset, rewards in units of the range of returns"),
         Exact("the online phase begins with the models of the offline one",
               lambda: probes.hand_off_gap(fine_tuned(), HANDED, SPEC), equals=0.0, of="phases"),
         # What would refute it: that states do not ask for different coefficients.

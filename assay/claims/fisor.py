@@ -11,8 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, follows_schedule, probes, steps
 from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
 from assay.methods.fisor import Feasible, cloned_diffusion, fisor, least_harm
@@ -144,12 +143,6 @@ def feasible_overlap(recipe: Recipe, seed: int) -> float:
         return overlap(critic({"observation": seen}) <= 0, torch.from_numpy(avoidable(state)))
 
 
-def schedule_gap() -> float:
-    targets = {"q_target": ("q", 0.02, 1), "harm_q_target": ("harm_q", 0.02, 1), "average": ("actor", 0.01, 1)}
-    trained = dict.fromkeys(("actor", "value", "q", "harm", "harm_q"), 1)
-    return probes.schedule_gap(fisor(), with_costs(torch.float32), probes.BOX_SPEC, trained, targets)
-
-
 def known_safe(seed: int, level: float = 0.98, steps: int = 150) -> float:
     """Returns the overlap with the states that can be kept safe, of harm critics whose V_h has this level."""
     *_, value, q = fisor().stages
@@ -185,7 +178,11 @@ CLAIMS = Claims(
               fisor(), with_costs(), losses_by_hand, probes.BOX_SPEC), at_most=1e-5),
         Exact("the safest of 16 denoised candidates of the average actor acts; harm below -0.9 is equal",
               lambda: choice_gap(fisor()), at_most=1e-5),
-        Exact("targets follow at rate 0.02, the average at 0.01", schedule_gap, at_most=1e-7, of="target networks"),
+        follows_schedule("targets follow at rate 0.02, the average at 0.01", fisor,
+                         dict.fromkeys(("actor", "value", "q", "harm", "harm_q"), 1),
+                         {"q_target": ("q", 0.02, 1), "harm_q_target": ("harm_q", 0.02, 1),
+                          "average": ("actor", 0.01, 1)}, data=partial(with_costs, torch.float32),
+                         of="target networks"),
         Exact("half of the data ignore costs", lambda: extra_cost(fisor()), at_least=0.01),
         Exact("data without costs are refused", lambda: probes.is_refused(fisor(), pendulum()), equals=1.0),
         Measured("its episodes cost less than those of a clone of the same log",

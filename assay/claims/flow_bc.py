@@ -6,13 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, reads_dataset, same_gradient, steps
 from assay.claims.probes.formulas import built
 from assay.methods.flow_bc import gaussian, recipe
 from assay.models.heads.flow import FlowPolicy
 from assay.parts import Denoising, Log
-from assay.tasks.control.pendulum import pendulum
 
 
 def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
@@ -51,8 +49,7 @@ CLAIMS = Claims(
         same_gradient("its gradient is that of the formula", recipe, loss_by_hand, partial(probes.transitions, num=64),
                       probes.BOX_SPEC, 1e-6),
         Exact("an action is the end of ten Euler steps with noise of 0.001", walk_gap, at_most=1e-5),
-        Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum()), equals=0.0, of="sources"),
+        reads_dataset(lambda: recipe(log=Log(3))),
         Measured("where the expert takes either of two ways it scores 0.3 above a Gaussian", "forked", recipe(),
                  gaussian(), margin=0.3, seeds=5, minutes=10, about=About.HEADLINE),
         Measured("where the expert has one way the Gaussian is as good", "forked:balance=1", gaussian(), recipe(),

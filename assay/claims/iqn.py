@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
-from assay.method import CONTROL, dqn
+from assay.claims import COPIED, About, Average, Claims, Edit, Measured, follows_schedule, probes, same_gradient, steps
+from assay.method import Recipe, CONTROL, dqn
 from assay.methods.iqn import ImplicitPolicy, ImplicitTd, recipe
 
 SPEC = probes.CHOICE_SPEC
@@ -39,12 +38,12 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return step.mean(total)
 
 
-def schedule_gap() -> float:
-    """Returns how far 130 updates of a small network are from the schedule."""
-    data, small = probes.transitions(SPEC, dtype=torch.float32), recipe().set("actor.hidden", (8,))
+def small() -> Recipe:
+    """Returns the recipe with a network of which 130 updates take milliseconds."""
+    found = recipe().set("actor.hidden", (8,))
     for name, num in {"actor.head.width": 8, "critic.num": 4, "critic.samples": 4}.items():
-        small = small.set(name, num)
-    return probes.schedule_gap(small, data, SPEC, {"actor": 1}, {"target": ("actor", 1.0, 128)}, num=130)
+        found = found.set(name, num)
+    return found
 
 
 CLAIMS = Claims(
@@ -57,7 +56,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradient is that of the formula", recipe, loss_by_hand,
                       partial(probes.transitions, SPEC, num=16), SPEC, at_most=1e-8),
-        Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
+        follows_schedule("the target network is a copy made every 128 updates", small, {"actor": 1}, COPIED, spec=SPEC,
+                         num=130),
         Measured("where every move changes the return it scores higher than dqn over the run", "hazards",
                  recipe(CONTROL), dqn(CONTROL), metric=Average("evaluation"), seeds=5, minutes=40.0, steps=60, looks=4,
                  about=About.HEADLINE),

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Computed, Edit, Exact, Measured, probes
+from assay.claims import About, Average, Claims, Computed, Edit, Exact, Measured, follows_schedule, probes
 from assay.core.slots import ALONE
 from assay.method import Draw, Experience, Recipe
 from assay.methods.ota import ExpectileByTarget, ProposeSubgoal, TowardsSubgoal, gains, ota
@@ -164,12 +164,9 @@ def proposing(option: int) -> Computed:
     return Computed(partial(right_proposals, option=option), small=partial(right_proposals, option=option, steps=2))
 
 
-def schedule_gap(recipe: Recipe) -> float:
-    recipe = replace(recipe, stages=tuple(replace(stage, source=None) for stage in recipe.stages))
-    data = probes.goal_transitions(dtype=torch.float32)
-    trained = {"actor": 1, "value": 1, "high_value": 1}
-    targets = {f"{name}_target": (name, 0.02, 1) for name in ("value", "high_value")}
-    return probes.schedule_gap(recipe, data, probes.GOAL_CHOICE, trained, targets)
+def of_one_source() -> Recipe:
+    """Returns the recipe whose stages all learn from the same batches."""
+    return replace(ota(), stages=tuple(replace(stage, source=None) for stage in ota().stages))
 
 
 CLAIMS = Claims(
@@ -190,7 +187,10 @@ CLAIMS = Claims(
               ota(), probes.goal_transitions(), losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
         Exact("its stages jump 1, 5, 1 and 10 steps; subgoals are 10 ahead, goals ahead, those of the values mixed",
               lambda: source_errors(ota(), 5), equals=0.0),
-        Exact("targets follow at rate 0.02", lambda: schedule_gap(ota()), at_most=1e-7, of="target networks"),
+        follows_schedule("targets follow at rate 0.02", of_one_source, {"actor": 1, "value": 1, "high_value": 1},
+                         {f"{name}_target": (name, 0.02, 1) for name in ("value", "high_value")},
+                         data=partial(probes.goal_transitions, dtype=torch.float32), spec=probes.GOAL_CHOICE,
+                         of="target networks"),
         Measured(
             "for goals 40 and more steps away the advantage's sign is right more often than with n = 1",
             "corridor", ota(far=40.0), ota(option=1, far=40.0), Average("right_signs", 0.25),

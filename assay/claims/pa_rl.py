@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, reads_dataset, same_gradient, steps
 from assay.core.slots import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -141,8 +140,8 @@ CLAIMS = Claims(
               (0.4, 0.1, 0.95)), at_most=1e-5, illustrates=True),
         Exact("critics know nothing of the policy: around both kinds they are the same to the bit", one_critic,
               equals=0.0, tolerance=0.0, of="variants"),
-        Exact("critics' batches are rows of the dataset, rewards in units of the range of returns",
-              lambda: probes.foreign_rows(recipe(log=Log(3)), pendulum(), ReturnRange()), equals=0.0, of="sources"),
+        reads_dataset(lambda: recipe(log=Log(3)), scale=ReturnRange(),
+                      name="critics' batches are rows of the dataset, rewards in units of the range of returns"),
         Exact("it begins with the clone's weights", lambda: probes.hand_off_gap(recipe(), ("actor",), probes.BOX_SPEC),
               equals=0.0, of="phases"),
         # What would refute it: that a diffusion policy cannot learn from a critic without a gradient through it.

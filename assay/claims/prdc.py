@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
 from assay.core.slots import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -25,8 +24,7 @@ def transitions() -> Experience:
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     step, models, q = steps.step_of(seen), seen.models, steps.output
-    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
-    b = (steps.bounded(models["actor_target"], step.after) + noise).clamp(steps.LOW, steps.HIGH)
+    b = steps.smoothed(seen)
     recorded, decided = q(models["q"], step.now, step.action), steps.bounded(models["actor"], step.now)
     error = recorded - step.target(0.99, q(models["q_target"], step.after, b).amin(0))
     scaled = q(models["q"], step.now, decided)[0] / step.mean(recorded[0].abs()).detach()

@@ -5,8 +5,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import COPIED, About, Average, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient
+from assay.claims import steps
 from assay.method import CONTROL, dqn
 from assay.methods.qr_dqn import NextQuantiles, recipe
 from assay.parts import QuantileHuber, quantile_huber
@@ -38,11 +38,6 @@ def noted(limit: float) -> float:
     return probes.worst(*(found.detach() - torch.quantile(numbers, level)).abs().tolist())
 
 
-def schedule_gap() -> float:
-    data = probes.transitions(SPEC, dtype=torch.float32)
-    return probes.schedule_gap(recipe(), data, SPEC, {"actor": 1}, {"target": ("actor", 1.0, 128)}, num=130)
-
-
 CLAIMS = Claims(
     mutants=(
         Edit("the trained network in the target", NextQuantiles.__call__, "model(self.target)", 'model("actor")'),
@@ -61,7 +56,8 @@ CLAIMS = Claims(
                       partial(probes.transitions, SPEC, num=16), SPEC),
         Exact("without a limit the fitted numbers are the quantiles of a skewed distribution", lambda: noted(0.0),
               at_most=0.02, of="quantiles"),
-        Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
+        follows_schedule("the target network is a copy made every 128 updates", recipe, {"actor": 1}, COPIED, spec=SPEC,
+                         num=130),
         Measured("where every move changes the return it scores higher than dqn over the run", "hazards",
                  recipe(CONTROL), dqn(CONTROL), metric=Average("evaluation"), seeds=5, minutes=20.0, steps=60, looks=4,
                  about=About.HEADLINE),

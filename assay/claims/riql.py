@@ -6,8 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Measured, probes, reads_dataset, same_gradient, same_weights, steps
 from assay.method import Experience, iql
 from assay.methods.riql import QuantileOfCritics, RegressionByGain, recipe
 from assay.parts import Huber, Log
@@ -35,12 +34,10 @@ def losses_by_hand(seen: probes.Seen, place: float = 1.0, limit: float = 1.0) ->
     return {"value": step.mean(steps.expectile(gain, 0.7)), "actor": cloned, "q": huber}
 
 
-def distance_from_iql() -> float:
-    """Returns the largest difference of any weight in five updates, with errors below 1 throughout."""
+def small_rewards() -> Experience:
+    """Returns transitions whose errors are below 1 throughout."""
     data = probes.transitions(SPEC, dtype=torch.float32)
-    data = data.with_columns(reward=0.1 * data.reward)
-    ours, base = (probes.history(one, data, SPEC, 5) for one in (recipe(critics=2, level=0.0), iql()))
-    return probes.worst(*(probes.distance(a[name], b[name]) for a, b in zip(ours, base, strict=True) for name in b))
+    return data.with_columns(reward=0.1 * data.reward)
 
 
 CLAIMS = Claims(
@@ -49,10 +46,10 @@ CLAIMS = Claims(
         same_gradient("other quantiles lie between critics, and errors are squared up to 1 / sigma^2",
                       lambda: recipe(level=0.1, sigma=0.5), partial(losses_by_hand, place=0.4, limit=4.0), transitions,
                       SPEC),
-        Exact("with two critics, their minimum and small errors it is iql to the bit", distance_from_iql, equals=0.0,
-              tolerance=0.0),
-        Exact("a step's batches are rows of the dataset, with rewards as they were recorded",
-              lambda: probes.foreign_rows(recipe(log=Log(20)), cartpole()), equals=0.0),
+        same_weights("with two critics, their minimum and small errors it is iql to the bit",
+                     lambda: recipe(critics=2, level=0.0), iql, data=small_rewards, spec=SPEC),
+        reads_dataset(lambda: recipe(log=Log(20)), cartpole, of="",
+                      name="a step's batches are rows of the dataset, with rewards as they were recorded"),
         Measured("where three in ten rewards of the data are wrong it scores higher than iql",
                  "logged-tree:corruption=0.3", recipe(log=TENTHS), replace(iql(), source=recipe(log=TENTHS).source),
                  seeds=5, looks=3, steps=40, about=About.HEADLINE),

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Area, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, steps
 from assay.core.slots import ALONE
 from assay.method import Draw, Experience, Origin, Scene, rlpd
 from assay.methods.rlpd import recipe
@@ -23,11 +22,6 @@ def losses_by_hand(seen: probes.Seen, discount: float = 0.95) -> dict[str, Tenso
 def climbed(seen: probes.Seen, state: Tensor, action: Tensor) -> Tensor:
     """Returns the mean of the critics, which the actor climbs."""
     return steps.output(seen.models["q"], state, action).mean(0)
-
-
-def schedule_gap() -> float:
-    trained, targets = {"actor": 4, "q": 1, "temperature": 4}, {"q_target": ("q", 0.02, 1)}
-    return probes.schedule_gap(recipe(), probes.transitions(dtype=torch.float32), probes.BOX_SPEC, trained, targets)
 
 
 def batches() -> list[Experience]:
@@ -58,8 +52,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of the formulas", recipe, losses_by_hand,
                       partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
-        Exact("critics take four steps for each of the actor, targets follow at rate 0.02", schedule_gap,
-              at_most=1e-6),
+        follows_schedule("critics take four steps for each of the actor, targets follow at rate 0.02", recipe,
+                         {"actor": 4, "q": 1, "temperature": 4}, {"q_target": ("q", 0.02, 1)}, at_most=1e-6),
         Exact("half of every batch are offline rows, 32 batches for 8 decisions", offline_share, equals=0.0),
         Exact("updates begin after 64 decisions", lambda: batches()[0], equals=0.0, of="sources"),
         Measured("with half offline rows it scores more over the run than without any", "pendulum", recipe(),

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.claims import About, Claims, Dip, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Dip, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, same_weights, steps
 from assay.engine.engine import StageView
 from assay.method import CONTINUOUS, Copy, Draw, Recipe, recipes
 from assay.methods.ro2o import HANDED, LowerBySpread, Nearby, SmoothPolicy, SmoothValue, recipe
 from assay.models import ActionValue, Critic, Perceptron, Policy, SquashedGaussian
 from assay.parts import Log, SoftTwin, Td
-from assay.tasks.control.pendulum import pendulum
 
 SPEC, DEVIATION = probes.BOX_SPEC, (0.5, 1.0, 2.0)
 FAR = Nearby(4, 0.5)
@@ -43,10 +42,8 @@ def losses_by_hand(seen: probes.Seen, doubt: float = 0.1, weights: tuple[float, 
         return [step.now + box * (2.0 * uniform[:, j] - 1.0) for j in range(near.num)]
 
     # sac with the minimum of ten critics
-    b, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
-    soft = q(models["q_target"], step.after, b).amin(0) - models["temperature"].log_value.exp() * logp
     recorded = q(models["q"], step.now, step.action)
-    critic = step.mean((recorded - step.target(0.95, soft)).square()) / 2
+    critic = step.mean((recorded - steps.soft_target(seen, 0.95)).square()) / 2
     # the largest weighted change of values
     rises = [q(models["q"], there, step.action) - recorded for there in around(31)]
     change = [(0.8 * rise.clamp(min=0).square() + 0.2 * rise.clamp(max=0).square()).mean(0) for rise in rises]
@@ -79,13 +76,6 @@ def base() -> Recipe:
     stages = (replace(sac.stages[0], critic=(Td(SoftTwin(0.95)),)), sac.stages[1])
     copies = {"q_target": Copy(of="q", rate=0.02)}
     return replace(sac, actor=Policy(body, SquashedGaussian()), critics=critics, copies=copies, stages=stages)
-
-
-def distance_from_base() -> float:
-    """Returns the largest difference of any weight in three updates without the terms from those of sac."""
-    data = probes.transitions(dtype=torch.float32)
-    ours, others = (probes.history(one, data, SPEC, 3) for one in (recipe(smooth=0.0, spread=0.0, steady=0.0), base()))
-    return probes.worst(*(probes.distance(a[name], b[name]) for a, b in zip(ours, others, strict=True) for name in b))
 
 
 def at_radius_zero() -> float:
@@ -123,11 +113,6 @@ def pushed() -> Tensor:
     return torch.cat((loss.detach().view(1), torch.autograd.grad(loss, three.level)[0]))
 
 
-def schedule_gap() -> float:
-    trained, targets = {"actor": 1, "q": 1, "temperature": 1}, {"q_target": ("q", 0.02, 1)}
-    return probes.schedule_gap(recipe(), probes.transitions(dtype=torch.float32), SPEC, trained, targets)
-
-
 def offline(given: Recipe) -> Recipe:
     """Returns the first phase."""
     return given.before[0].recipe
@@ -140,17 +125,18 @@ CLAIMS = Claims(
                       partial(losses_by_hand, deviation=DEVIATION), DATA, SPEC, 1e-5),
         same_gradient("offline its gradients are the same formulas' with the doubt 1 at first",
                       lambda: offline(terms()), partial(losses_by_hand, doubt=1.0), DATA, SPEC, 1e-6),
-        Exact("without the terms it is sac with ten critics to the bit", distance_from_base, equals=0.0, tolerance=0.0,
-              of="variants"),
+        same_weights("without the terms it is sac with ten critics to the bit",
+                     lambda: recipe(smooth=0.0, spread=0.0, steady=0.0), base, num=3, of="variants"),
         Exact("with points at the state itself values and policy are smooth", at_radius_zero, equals=0.0,
               of="a radius of 0"),
         Exact("critics at 1, 2 and 4 are all pushed down with the slope 1.018", lambda: probes.distance(
               pushed(), (2.333333, 1.018350, 1.018350, 1.018350)), at_most=1e-6, illustrates=True),
-        Exact("target critics follow at rate 0.02", schedule_gap, at_most=1e-7, of="target networks"),
+        follows_schedule("target critics follow at rate 0.02", recipe, targets={"q_target": ("q", 0.02, 1)},
+                         of="target networks"),
         Exact("the online phase begins with the models of the offline one",
               lambda: probes.hand_off_gap(recipe(), tuple(HANDED), SPEC), equals=0.0, of="phases"),
-        Exact("the offline phase's batches are rows of the dataset",
-              lambda: probes.foreign_rows(offline(recipe(log=Log(3))), pendulum()), equals=0.0, of="sources"),
+        reads_dataset(lambda: offline(recipe(log=Log(3))),
+                      name="the offline phase's batches are rows of the dataset"),
         Measured("less is lost when training goes on online than after as many critics without the terms", "pendulum",
                  recipe(), recipe(smooth=0.0, spread=0.0, steady=0.0), metric=Dip(), seeds=5, minutes=8, steps=100,
                  about=About.HEADLINE),

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, same_report
+from assay.claims import steps
 from assay.core.slots import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -76,21 +76,16 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     return {"critic": step.mean(error.square()) / 2, "actor": actor}
 
 
-def report_gap() -> float:
-    def report(seen: probes.Seen) -> dict[str, Tensor]:
-        step, models, q = steps.step_of(seen), seen.models, steps.output
-        action, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
-        soft = q(models["q_target"], step.after, action).amin(0) - models["temperature"].log_value.exp() * logp
-        recorded = q(models["q"], step.now, step.action)
-        error = recorded - step.target(0.99, soft)
-        return steps.sac_report(seen, recorded, error, lambda state, taken: q(models["q"], state, taken).amin(0))
-
-    return probes.formulas.report_gap(recipe(actor_width=16, critic_width=16), DATA, report, SPEC)
+def report(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns what an update reports."""
+    step, q = steps.step_of(seen), partial(steps.output, seen.models["q"])
+    recorded = q(step.now, step.action)
+    return steps.sac_report(seen, recorded, recorded - steps.soft_target(seen), lambda *pair: q(*pair).amin(0))
 
 
 def moments_gap() -> float:
     """Returns how far mean and deviation in each model are, in a rollout, from those of what sac's first one meets."""
-    task, small = pendulum(), recipe(actor_width=16, critic_width=16)
+    task, small = pendulum(), SMALL()
     engine = Engine(small, task.spec, 0, Placement())
     scene = ALONE.given(task=task, models=engine, actor=engine.model("actor"), draw=Draw(0))
     plain, ours = sac().rollout, small.rollout
@@ -104,13 +99,8 @@ def moments_gap() -> float:
     return probes.worst(*(float(gap.abs().max()) for pair in gaps for gap in pair))
 
 
-def schedule_gap() -> float:
-    data, trained = probes.transitions(dtype=torch.float32), {"actor": 1, "q": 1, "temperature": 1}
-    small = recipe(actor_width=16, critic_width=16)
-    return probes.schedule_gap(small, data, SPEC, trained, {"q_target": ("q", 0.005, 1)})
-
-
 DATA = partial(probes.transitions, num=64)
+SMALL = partial(recipe, actor_width=16, critic_width=16)
 
 CLAIMS = Claims(
     mutants=(
@@ -119,11 +109,9 @@ CLAIMS = Claims(
         Edit("as many units inside a block as outside", Residual.network, "self.blocks, ask.gain", "1, ask.gain"),
     ),
     claims=(
-        same_gradient("its gradients are those of the formulas", lambda: recipe(actor_width=16, critic_width=16),
-                      losses_by_hand, DATA, SPEC, at_most=1e-6),
-        Exact("its reports are means over rows with a decision and over critics, and carry no gradient", report_gap,
-              at_most=1e-6),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
+        same_gradient("its gradients are those of the formulas", SMALL, losses_by_hand, DATA, SPEC, at_most=1e-6),
+        same_report(SMALL, report, DATA, SPEC),
+        follows_schedule("target critics follow at rate 0.005", SMALL),
         Exact("its networks see mean and deviation of the observations met before a rollout", moments_gap,
               at_most=1e-5),
         Measured("on HalfCheetah it scores higher than sac after 100,000 decisions", "HalfCheetah-v5",

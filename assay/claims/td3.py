@@ -4,27 +4,17 @@ from functools import partial
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
+from assay.claims import DELAYED, About, Claims, Edit, Measured, follows_schedule, probes, same_gradient, steps
 from assay.method import recipes
 from assay.parts import SmoothedTwin
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
     step, models, q = steps.step_of(seen), seen.models, steps.output
-    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
-    noisy = steps.bounded(models["actor_target"], step.after) + noise
-    next_action = torch.minimum(torch.maximum(noisy, steps.LOW), steps.HIGH)
-    error = q(models["q"], step.now, step.action) - step.target(
-        0.99, q(models["q_target"], step.after, next_action).amin(0)
-    )
+    onward = q(models["q_target"], step.after, steps.smoothed(seen)).amin(0)
+    error = q(models["q"], step.now, step.action) - step.target(0.99, onward)
     climbed = q(models["q"], step.now, steps.bounded(models["actor"], step.now))[0]
     return {"critic": step.mean(error.square()) / 2, "actor": -step.mean(climbed)}
-
-
-def schedule_gap() -> float:
-    data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.005, 2)}
-    targets["actor_target"] = ("actor", 0.005, 2)
-    return probes.schedule_gap(recipes.td3(), data, probes.BOX_SPEC, {"actor": 2, "q": 1}, targets)
 
 
 CLAIMS = Claims(
@@ -38,7 +28,8 @@ CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of the formulas", recipes.td3, losses_by_hand,
                       partial(probes.transitions, num=256), probes.BOX_SPEC, at_most=1e-6),
-        Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
+        follows_schedule("actor and target networks move every second update", recipes.td3, {"actor": 2, "q": 1},
+                         DELAYED),
         Measured("it swings the pendulum up: its return is above -300",
                  "pendulum", recipes.td3(), -300.0, seeds=5, minutes=5, about=About.HEADLINE),
     ),

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import Any, cast
 
-import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import DELAYED, About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, steps
 from assay.datasets.recorded import with_statistics
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
@@ -15,12 +13,6 @@ from assay.parts import Log, Logged, ValueSize
 from assay.tasks.control.pendulum import pendulum
 
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)
-
-
-def schedule_gap() -> float:
-    data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.005, 2)}
-    targets["actor_target"] = ("actor", 0.005, 2)
-    return probes.schedule_gap(td3_bc(), data, probes.BOX_SPEC, {"actor": 2, "q": 1}, targets)
 
 
 def standardised_gap() -> float:
@@ -44,11 +36,11 @@ CLAIMS = Claims(
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
               td3_bc(), probes.transitions(num=2048), steps.td3_bc, probes.BOX_SPEC), at_most=1e-6),
-        Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7, of="target networks"),
+        follows_schedule("actor and target networks move every second update", td3_bc, {"actor": 2, "q": 1}, DELAYED,
+                         of="target networks"),
         Exact("on files its networks see (s - mean) / (deviation + 1e-3) of the data, also when acting",
               standardised_gap, at_most=1e-4, of="d4rl"),
-        Exact("a step's batches are rows of the dataset",
-              lambda: probes.foreign_rows(td3_bc(log=Log(3)), pendulum()), equals=0.0),
+        reads_dataset(lambda: td3_bc(log=Log(3)), of=""),
         Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),
                  td3_bc(log=EXPERT).set("NearRecorded.coefficient", 0.0), seeds=5, minutes=4, steps=150,
                  about=About.HEADLINE),

@@ -5,8 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, steps
 from assay.method import MUJOCO, AssayError, sac
 from assay.methods.tqc import TruncatedQuantiles, recipe
 
@@ -43,11 +42,6 @@ def refused() -> float:
     return 0.0
 
 
-def schedule_gap() -> float:
-    data, trained = probes.transitions(dtype=torch.float32), {"actor": 1, "q": 1, "temperature": 1}
-    return probes.schedule_gap(recipe(), data, probes.BOX_SPEC, trained, {"q_target": ("q", 0.005, 1)})
-
-
 CLAIMS = Claims(
     mutants=(
         Edit("the trained critics in the target", TruncatedQuantiles.__call__, "model(self.q)", 'model("q")'),
@@ -66,7 +60,7 @@ CLAIMS = Claims(
                       lambda: recipe(critics=3, num=7, drop=5), partial(losses_by_hand, drop=5, num=7),
                       partial(probes.transitions, num=24), probes.BOX_SPEC, at_most=1e-6),
         Exact("a target without any quantile is refused with the setting", refused, equals=1.0, of="refusals"),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
+        follows_schedule("target critics follow at rate 0.005", recipe),
         Measured("it swings the pendulum up: its return is above -300", "pendulum", recipe(), -300.0, seeds=5,
                  minutes=30.0, about=About.COMPONENT),
         Measured("where critics overestimate it scores higher than sac: Hopper after 100,000 decisions", "Hopper-v5",

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.claims.probes.formulas import built
 from assay.engine import evaluation
 from assay.method import Context, Recipe
@@ -73,11 +73,6 @@ def one_critic() -> float:
     return max(probes.distance(ours[name], other[name]) for name in ("q", "q_target", "value"))
 
 
-def schedule_gap() -> float:
-    data, trained = probes.transitions(dtype=torch.float32), dict.fromkeys(("actor", "value", "q"), 1)
-    return probes.schedule_gap(v_gps(), data, probes.BOX_SPEC, trained, {"q_target": ("q", 0.005, 1)})
-
-
 @torch.no_grad()
 def gain(seed: int, make: Callable[[], Recipe] = v_gps, steps: int = 200) -> float:
     """Returns the score of the best of ten minus the higher of two of the same clone: of its proposals, and of its
@@ -125,10 +120,10 @@ CLAIMS = Claims(
               illustrates=True),
         Exact("the critics know nothing of the policy: a Gaussian and a diffusion clone have the same to the bit",
               one_critic, equals=0.0, tolerance=0.0, illustrates=True),
-        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7, of="target networks"),
-        Exact("a step's batches are rows of the dataset, with rewards in units of the range of returns",
-              lambda: probes.foreign_rows(v_gps(log=Log(3)), pendulum(), ReturnRange()), equals=0.0,
-              of="sources"),
+        follows_schedule("target critics follow at rate 0.005", v_gps, dict.fromkeys(("actor", "value", "q"), 1),
+                         of="target networks"),
+        reads_dataset(lambda: v_gps(log=Log(3)), scale=ReturnRange(),
+                      name="a step's batches are rows of the dataset, with rewards in units of the range of returns"),
         Measured("the best of ten of a Gaussian clone scores 100 above the clone, by its proposals and its mode", "",
                  gained(v_gps), 0.0, margin=100.0, seeds=5, minutes=4.0, about=About.HEADLINE),
         Measured("the best of ten of a diffusion clone scores 100 above the clone, by its proposals and its mode", "",

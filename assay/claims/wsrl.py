@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes
-from assay.claims.probes import steps
+from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes, reads_dataset, steps
 from assay.core.slots import ALONE
 from assay.method import CONTINUOUS, Draw, Experience, Recipe, Scene, rlpd
 from assay.methods.wsrl import LOG, from_scratch, offline, online, warmup_for, wsrl
@@ -107,9 +106,8 @@ CLAIMS = Claims(
         Exact("critics take four steps for each of the actor, targets follow at rate 0.02", schedule_gap, at_most=1e-6),
         Exact("the online phase starts with the offline phase's models", lambda: probes.hand_off_gap(
               wsrl(), ("actor", "q", "q_target", "temperature"), probes.BOX_SPEC), equals=0.0),
-        Exact("the offline phase's batches are rows of the dataset",
-              lambda: probes.foreign_rows(wsrl(log=Log(3)).before[0].recipe, pendulum()), equals=0.0,
-              of="phases"),
+        reads_dataset(lambda: wsrl(log=Log(3)).before[0].recipe, of="phases",
+                      name="the offline phase's batches are rows of the dataset"),
         Exact("the first update sees 200 decisions of the policy and nothing else", lambda: batches(wsrl())[0],
               equals=200.0),
         Exact("the warm-up is a hundredth of sac's decisions, 200 to 5,000",

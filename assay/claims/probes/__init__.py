@@ -87,7 +87,7 @@ from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
 from assay.claims.probes.rollouts import Only, gathered, last_paid, small_policy, wrong_visits
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
-from assay.claims.probes.schedules import hand_off_gap, handed_on, history, schedule_gap
+from assay.claims.probes.schedules import hand_off_gap, handed_on, history, history_gap, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import (
     Probe,
@@ -190,6 +190,7 @@ __all__ = [
     "handed_out",
     "hint_scene",
     "history",
+    "history_gap",
     "is_refused",
     "labelled",
     "last_paid",

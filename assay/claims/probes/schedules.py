@@ -64,6 +64,12 @@ def schedule_gap(
     return gap
 
 
+def history_gap(recipe: Recipe, base: Recipe, experience: Experience, spec: Spec, num: int) -> float:
+    """Returns the largest difference of any weight of the base, before `num` updates and after each of them."""
+    ours, theirs = (history(one, experience, spec, num) for one in (recipe, base))
+    return worst(*(distance(a[name], b[name]) for a, b in zip(ours, theirs, strict=True) for name in b))
+
+
 def hand_off_gap(recipe: Recipe, names: Sequence[str], spec: Spec) -> float:
     """Returns the largest difference of these models' first weights from those that the only earlier phase ends with,
     where its copies have left what they copy.

@@ -130,12 +130,16 @@ def gae_return(data: Experience, value: Tensor, discount: float, gae_lambda: flo
     return found.detach()
 
 
+def smoothed(seen: Seen) -> Tensor:
+    """Returns TD3's next action: the target actor's with clamped noise, inside the bounds, [B, A]."""
+    noise = (0.2 * normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * HALF
+    return (bounded(seen.models["actor_target"], step_of(seen).after) + noise).clamp(LOW, HIGH)
+
+
 def td3_bc(seen: Seen, discount: float = 0.99, weight: float = 2.5) -> dict[str, Tensor]:
     """Returns TD3+BC's losses: smoothed targets of twin critics, and Q over its mean size with cloning."""
     step, models = step_of(seen), seen.models
-    noise = (0.2 * normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * HALF
-    noisy = bounded(models["actor_target"], step.after) + noise
-    next_value = output(models["q_target"], step.after, torch.minimum(torch.maximum(noisy, LOW), HIGH))
+    next_value = output(models["q_target"], step.after, smoothed(seen))
     recorded, decided = output(models["q"], step.now, step.action), bounded(models["actor"], step.now)
     error = recorded - step.target(discount, next_value.amin(0))
     scaled = output(models["q"], step.now, decided)[0] / step.mean(recorded[0].abs()).detach()
@@ -195,6 +199,16 @@ def rlpd_critics(seen: Seen, discount: float, reward: Tensor | None = None) -> T
     lower = torch.minimum(onward[pair[:, 0], row], onward[pair[:, 1], row])
     error = output(models["q"], step.now, step.action) - step.target(discount, lower)
     return step.mean(error.square()) / 2
+
+
+def soft_target(seen: Seen, discount: float = 0.99, q: Callable[[Tensor, Tensor], Tensor] | None = None) -> Tensor:
+    """Returns SAC's targets, r + discount * (q(s', a') - temperature * log pi(a'|s')) with a' ~ pi, [B]; `q` is the
+    lowest of the target critics unless given.
+    """
+    step, models = step_of(seen), seen.models
+    action, logp = squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    value = output(models["q_target"], step.after, action).amin(0) if q is None else q(step.after, action)
+    return step.target(discount, value - models["temperature"].log_value.exp() * logp)
 
 
 def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None, least: float = 2.0) -> Tensor:
