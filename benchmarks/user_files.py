@@ -5,12 +5,14 @@ dataset in which Hopper falls.
     python -m benchmarks.user_files nsr oreal --fresh      some methods, again
     python -m benchmarks.user_files --table                docs/user_files.md, from the results in the file
 
-A case is one command, `assay train METHOD` for five steps, in a process of its own. Language methods train a tiny chat
+A case is one command, `assay train METHOD` for five steps, in a process of its own; it is forked from one that has
+imported the packages, so that a case costs its seconds and not the imports again. Language methods train a tiny chat
 model with random weights and a chat template on rows of {"prompt", "answer"}, with rewards 0 and 1, -1 and 1 (declared
 by `signed.range`), and graded ones. Methods for continuous actions train on Hopper-v5, and on a dataset of random
 actions whose episodes end in falls. A case *trains* if all steps are made, every number is finite and a gradient is
-not zero; *idle* is the same without any gradient. It is *refused* if the command ends with one sentence before
-anything is trained. Everything else is *broke*, with the last line that it wrote.
+not zero; *idle* is the same without any gradient, *unread* the same without the user's reward among the numbers. It is
+*refused* if the command ends with one sentence before anything is trained. Everything else is *broke*, with the last
+line that it wrote.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.cli.main import main as main_of_assay
 from assay.core.settings import settings
 from assay.core.store import write_text
 from assay.engine.machine import describe_machine
@@ -43,8 +45,10 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "user_files.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 STEPS, PHASE_STEPS, SECONDS = 5, 2, 600.0
 """Steps of a run, of each of its phases, and seconds after which a process is ended."""
+IMPORTED = ["assay.runs.run", "transformers.models.llama.modeling_llama", "gymnasium.envs.mujoco.hopper_v5"]
+"""What is imported before a process is forked."""
 REWARD_KINDS, CONTROL_KINDS = ("zero_one", "signed", "graded"), ("Hopper", "falls")
-TRAINS, IDLE, REFUSED, BROKE = "trains", "idle", "refused", "broke"
+TRAINS, IDLE, UNREAD, REFUSED, BROKE = "trains", "idle", "unread", "refused", "broke"
 REWARDS = '''"""Rewards of a user: an answer is good by the number of its characters."""
 
 
@@ -161,7 +165,7 @@ def command_of(method: str, kind: str, files: Path, out: Path) -> list[str]:
     short = [f"--set=before.{phase.name}.steps={PHASE_STEPS}" for phase in phases]
     long = [path for path, value in settings(replace(recipe, before=())).items() if path[-1] == "warmup" and value > 1]
     short += [f"--set={'.'.join(path)}={STEPS}" for path in long]
-    words = [sys.executable, "-m", "assay", "train", method, "--steps", str(STEPS), "--evaluations", "0", *short]
+    words = ["train", method, "--steps", str(STEPS), "--evaluations", "0", *short]
     if kind in REWARD_KINDS:
         words += ["--task", str(files / "rows.jsonl"), "--model", str(files / "chat"), "--max-tokens", "12"]
         words += ["--reward", f"{files / 'rewards.py'}:{kind}", "--eval-prompts", "6", "--device", "cpu"]
@@ -176,19 +180,40 @@ def run_case(method: str, kind: str, files: Path, seconds: float = SECONDS) -> R
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "run"
-        words = command_of(method, kind, files, out)
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment, check=False)
-        except subprocess.TimeoutExpired:
+        code, said = forked(command_of(method, kind, files, out), Path(place) / "said", seconds)
+        if code is None:
             return Result(method, kind, BROKE, f"not finished after {seconds:g} seconds", seconds)
         rows = read_metrics(out) if (out / "metrics.jsonl").is_file() else []
-        result, sentence = judged(done.returncode, done.stderr, rows)
+        result, sentence = judged(code, said, rows, kind)
     return Result(method, kind, result, sentence.replace(str(files) + "/", ""), round(time.monotonic() - began, 1))
 
 
-def judged(code: int, said: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Returns the result of a command, and the sentence that explains it."""
+def forked(words: Sequence[str], said: Path, seconds: float) -> tuple[int | None, str]:
+    """Runs a command in a process that has imported everything; returns its status, None if it took longer than it
+    may, and what it wrote on stderr.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    process = context.Process(target=command, args=(list(words), str(said)))
+    process.start()
+    process.join(seconds)
+    is_late = process.is_alive()
+    if is_late:
+        process.kill()
+        process.join()
+    return None if is_late else process.exitcode, said.read_text() if said.is_file() else ""
+
+
+def command(words: Sequence[str], said: str) -> None:
+    """Runs `assay` with these words, as the command line does, and writes stderr to a file."""
+    with open(said, "w") as file:
+        os.dup2(file.fileno(), 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    raise SystemExit(main_of_assay(words))
+
+
+def judged(code: int, said: str, rows: Sequence[Mapping[str, Any]], kind: str) -> tuple[str, str]:
+    """Returns the result of a command on this kind of data, and the sentence that explains it."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     own = [line.removeprefix("assay: ") for line in lines if line.startswith("assay: ")]
     steps = [row for row in rows if row.get("step")]
@@ -204,7 +229,10 @@ def judged(code: int, said: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str
     if odd:
         return BROKE, f"{odd[0]} is {numbers[odd[0]]}"
     norms = [value for row in steps for name, value in row.items() if "gradient_norm" in name]
-    return (TRAINS if any(norms) else IDLE), ""
+    if not any(norms):
+        return IDLE, ""
+    is_read = kind not in REWARD_KINDS or any(f"reward/{kind}" in row for row in steps)
+    return (TRAINS if is_read else UNREAD), ""
 
 
 # ---------------------------------------------------------------------------------------------------- all of them
@@ -234,7 +262,7 @@ def table(results: Mapping[tuple[str, str], Result], kinds: Sequence[str]) -> li
     lines = [f"| method | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
     lines += [f"| {one} | {' | '.join(cell(results.get((one, kind))) for kind in kinds)} |" for one in methods]
     counts = {name: sum(one.result == name and one.kind in kinds for one in results.values())
-              for name in (TRAINS, IDLE, REFUSED, BROKE)}  # fmt: skip
+              for name in (TRAINS, IDLE, UNREAD, REFUSED, BROKE)}  # fmt: skip
     return [*lines, "", ", ".join(f"{number} {name}" for name, number in counts.items()) + ".", ""]
 
 

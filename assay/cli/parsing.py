@@ -64,17 +64,32 @@ class Parser(argparse.ArgumentParser):
             self.print_help(sys.stderr)
             raise SystemExit(2)
         if known and words[0] not in known and not words[0].startswith("-"):
-            near = nearest(words[0], known)
-            self.error(f"there is no command '{words[0]}'." + (f" Did you mean '{near}'?" if near else ""))
+            self.error(f"there is no command '{words[0]}'.{command_hint(words[0], known)}")
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             one: argparse.ArgumentParser = self
             while commands := [each for each in one._actions if isinstance(each, argparse._SubParsersAction)]:
                 one = commands[0].choices[vars(found)[commands[0].dest]]
             options = [name for action in one._actions for name in action.option_strings if name.startswith("--")]
-            hint = option_hint(rest[0].partition("=")[0], options) if rest[0].startswith("--") else ""
+            hint = option_hint(rest[0].partition("=")[0], options)
+            if not rest[0].startswith("-"):
+                hint = f" Did you mean --task {rest[0]}?" if "--task" in options else ""
             one.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
         return found
+
+
+def command_hint(word: str, known: Iterable[str]) -> str:
+    """Returns a sentence on a command that does not exist: the one that begins so or is near in letters, or that the
+    word is a method; else ''.
+    """
+    from assay.runs.method_index import key_of  # not before a command is wrong
+
+    names = list(known)
+    begun = [name for name in names if name.startswith(word)]
+    near = begun[0] if len(begun) == 1 else nearest(word, names)
+    if near:
+        return f" Did you mean '{near}'?"
+    return f" To train this method: assay train {word}." if key_of(word) else ""
 
 
 def add_serve_options(one: argparse.ArgumentParser) -> None:

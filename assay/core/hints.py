@@ -109,16 +109,33 @@ OPTIONS = {
     "--group-size": ("num_generations", "samples_per_prompt", "n_samples", "rollout_n"),
     "--prompts": ("batch_size", "train_batch_size", "rollout_batch_size", "per_device_train_batch_size"),
     "--set learning_rate=X": ("lr", "learning_rate"),
+    "--set discount=X": ("gamma", "discount_factor"),
+    "--set gae_lambda=X": ("gae_lambda", "lam", "lmbda"),
+    "--set EntropyBonus.coefficient=X": ("ent_coef", "entropy_coef", "entropy_coeff"),
     "--decisions": ("total_timesteps", "timesteps"),
     "--save-every": ("save_steps", "save_freq", "save_interval"),
     "--evaluations": ("eval_steps", "eval_freq", "eval_interval"),
-    "--task": ("dataset", "train_dataset", "train_file", "train_files", "env", "env_id"),
+    "--task": (
+        "dataset", "dataset_name", "train_dataset", "train_file", "train_files", "env", "env_id", "env_name", "gym_id",
+    ),
     "--num-envs": ("n_envs", "num_workers"),
     "--starts": ("episodes", "num_episodes", "n_eval_episodes", "eval_episodes"),
     "--eval-episodes": ("episodes", "num_episodes", "n_eval_episodes"),
     "--reward": ("reward_funcs", "reward_fn", "reward_function"),
-}
+    "--body": ("policy_kwargs", "features_extractor_class", "network"),
+    "--out": ("output_dir", "exp_name", "run_name", "save_dir", "log_dir"),
+    "--wandb": ("track", "wandb_project", "wandb_project_name", "report_to"),
+    "--tensorboard": ("tensorboard_log",),
+}  # fmt: skip
 """Words that other libraries have for options of ours."""
+OTHERWISE = {
+    "The method stands first, without an option: assay train METHOD.": ("algo", "algorithm", "method", "trainer"),
+    "Several seeds are trained by assay train METHOD --seeds N, in Python by assay.compare([METHOD], TASK, seeds=N).": (
+        "seeds", "num_seeds", "n_seeds",
+    ),
+    "A trained policy is filmed by: assay evaluate RUN --video 1.": ("capture_video", "render", "render_mode"),
+}  # fmt: skip
+"""Words of other libraries for what is no option here, each with the sentence that says what it is."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -182,6 +199,9 @@ def option_hint(word: str, options: Iterable[str]) -> str:
     near = near or (" or ".join(begun) if len(begun) <= MOST else "") or known.get(nearest(plain, known) or "")
     if near:
         return f" Did you mean {near}?"
+    said = next((sentence for sentence, words in OTHERWISE.items() if plain in words), "")
+    if said:
+        return f" {said}"
     if "set" in known and any(plain in meaning.words for meaning in MEANINGS):
         return " It is a setting of recipes, --set PATH=VALUE: assay show METHOD --all lists the paths."
     return ""

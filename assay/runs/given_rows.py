@@ -1,4 +1,5 @@
-"""Tasks given as rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held out).
+"""Tasks given as rows: a list of dicts, a dict of columns, a `datasets.Dataset`, a table of pandas, or a pair
+(training, held out).
 
 Rows are written to a file named by their content, and the file is the task: a run of them is recorded, resumed and
 repeated like one of a file.
@@ -56,15 +57,22 @@ def written_text(text: str, ending: str, begin: str = "") -> Path:
 
 
 def iterate_rows(rows: Any) -> Iterable[Any]:
-    """Returns the rows of a table of pandas or of anything that yields dicts."""
+    """Returns the rows of a table of pandas, of a dict of columns, which are lists of one length, or of anything that
+    yields dicts.
+    """
     as_records = getattr(rows, "to_dict", None)
     if as_records is not None and type(rows).__module__.startswith("pandas"):
         found: list[Any] = as_records("records")
         return found
+    if isinstance(rows, Mapping) and rows and all(isinstance(column, list | tuple) for column in rows.values()):
+        lengths = {name: len(column) for name, column in rows.items()}
+        if len(set(lengths.values())) > 1:
+            raise AssayError(f"the columns of the task have {lengths} rows. Give columns of one length")
+        return [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise AssayError(
             f"task is a {type(rows).__name__}. Give a name, a file, a task, an environment's class, a list of dicts, a "
-            "datasets.Dataset of one split, or a table of pandas"
+            "dict of columns, a datasets.Dataset of one split, or a table of pandas"
         )
     return rows
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from assay.cli.main import main
 from benchmarks import user_files
-from benchmarks.user_files import BROKE, IDLE, REFUSED, TRAINS, Result, judged
+from benchmarks.user_files import BROKE, IDLE, REFUSED, TRAINS, UNREAD, Result, judged
 
 STEPS = [{"step": 0, "evaluation": 0.5}, *({"step": step, "gradient_norm/policy": 0.1} for step in range(1, 6))]
 
@@ -25,15 +23,23 @@ def test_methods_are_tried_where_they_work() -> None:
 def test_the_end_of_a_command_is_read() -> None:
     idle = [{**row, "gradient_norm/policy": 0.0} for row in STEPS]
     odd = [*STEPS[:-1], {"step": 5, "loss/PolicyGradient": math.nan}]
-    assert judged(0, "assay: a note", STEPS) == (TRAINS, "")
-    assert judged(0, "", idle) == (IDLE, "")
-    assert judged(0, "", STEPS[:-1]) == (BROKE, "4 of 5 steps")
-    assert judged(0, "", odd) == (BROKE, "loss/PolicyGradient is nan")
-    assert judged(2, "assay: X is 1. Use 2", []) == (REFUSED, "X is 1. Use 2")
+    assert judged(0, "assay: a note", STEPS, "Hopper") == (TRAINS, "")
+    assert judged(0, "", idle, "signed") == (IDLE, "")
+    assert judged(0, "", STEPS[:-1], "signed") == (BROKE, "4 of 5 steps")
+    assert judged(0, "", odd, "signed") == (BROKE, "loss/PolicyGradient is nan")
+    assert judged(2, "assay: X is 1. Use 2", [], "signed") == (REFUSED, "X is 1. Use 2")
     late = "assay: reward r did not return within 120 s. After fixing it, resume with: assay resume run"
-    assert judged(2, late, [])[0] == BROKE, "the first step had begun"
-    assert judged(2, "assay: X is 1. Use 2", STEPS) == (BROKE, "assay: X is 1. Use 2"), "after three steps it is late"
-    assert judged(1, "Traceback (most recent call last):\nKeyError: 'x'", []) == (BROKE, "KeyError: 'x'")
+    assert judged(2, late, [], "signed")[0] == BROKE, "the first step had begun"
+    after = judged(2, "assay: X is 1. Use 2", STEPS, "signed")
+    assert after == (BROKE, "assay: X is 1. Use 2"), "after three steps it is late"
+    assert judged(1, "Traceback (most recent call last):\nKeyError: 'x'", [], "falls") == (BROKE, "KeyError: 'x'")
+
+
+def test_a_run_that_never_asks_the_reward_is_told_apart() -> None:
+    read = [*STEPS[:-1], {**STEPS[-1], "reward/signed": -0.5}]
+    assert judged(0, "", read, "signed") == (TRAINS, "")
+    assert judged(0, "", STEPS, "signed") == (UNREAD, "")
+    assert judged(0, "", read, "graded") == (UNREAD, ""), "another reward's numbers"
 
 
 def test_phases_and_warm_ups_are_short(tmp_path: Path) -> None:
@@ -61,7 +67,7 @@ def test_the_page_has_every_result_and_its_sentence(tmp_path: Path) -> None:
     text = page.read_text()
     assert "| nsr |  | trains |  |" in text
     assert "| nsr | refused: a \\| b |  |" in text
-    assert text.count("1 trains, 0 idle, 0 refused, 0 broke.") == 1
+    assert text.count("1 trains, 0 idle, 0 unread, 0 refused, 0 broke.") == 1
 
 
 def test_the_files_are_what_a_user_has(tmp_path: Path) -> None:
@@ -80,14 +86,7 @@ def test_a_case_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     """In this process: a process of its own takes longer to start than to train."""
     pytest.importorskip("transformers")
 
-    apart = subprocess.run
-
-    def here(words: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
-        if words[1:3] != ["-m", "assay"]:
-            return apart(words, **how)
-        return subprocess.CompletedProcess(words, main(list(words[3:])), "", "")
-
-    monkeypatch.setattr(subprocess, "run", here)
+    monkeypatch.setattr(user_files, "forked", lambda words, said, seconds: (main(list(words)), ""))
     monkeypatch.setattr(user_files, "cases_of", lambda methods: [("nsr", "signed")])
     monkeypatch.setattr(user_files, "write_falls", lambda path: None)  # needs Hopper
     out = tmp_path / "results.json"
@@ -97,3 +96,11 @@ def test_a_case_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert "nsr, signed: trains" in capsys.readouterr().out
     assert user_files.main(["nsr", "--out", str(out)]) == 0
     assert "nsr" not in capsys.readouterr().out
+
+
+def test_a_command_is_forked_and_its_last_words_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "IMPORTED", [])
+    code, said = user_files.forked(["train", "gppo"], tmp_path / "said", 120.0)
+    result, sentence = judged(code or 0, said, [], "signed")
+    assert result == REFUSED
+    assert sentence.startswith("there is no method 'gppo'. Did you mean 'ppo'?")

@@ -471,6 +471,11 @@ TRAIN = {
     "TRL's word for the group size": (["grpo", "--num-generations", "8"], "Did you mean --group-size?"),
     "a learning rate": (["grpo", "--learning-rate", "1e-4"], "Did you mean --set learning_rate=X?"),
     "stable-baselines3's budget": (["ppo", "--total-timesteps", "100"], "Did you mean --decisions?"),
+    "CleanRL's environment": (["ppo", "--env-id", "CartPole-v1"], "Did you mean --task?"),
+    "CleanRL's film": (["ppo", "--capture-video"], "A trained policy is filmed by: assay evaluate RUN --video 1."),
+    "a discount": (["ppo", "--gamma", "0.9"], "Did you mean --set discount=X?"),
+    "a task without its option": (["ppo", "CartPole-v1"], "Did you mean --task CartPole-v1?"),
+    "a method behind an option": (["--algo", "ppo"], "The method stands first, without an option: assay train METHOD."),
     "a dataset": (["sft", "--dataset", "a.jsonl"], "Did you mean --task?"),
     "a beginning of two options": (["grpo", "--judge-p", "8"], "Did you mean --judge-prompt or --judge-pairs?"),
 }
@@ -506,6 +511,8 @@ def test_what_cannot_be_trained_is_refused_in_one_sentence(
 
 OTHERS = {
     "unknown command": (["trian"], "there is no command 'trian'. Did you mean 'train'?"),
+    "a beginning of a command": (["eval", "runs/mine"], "there is no command 'eval'. Did you mean 'evaluate'?"),
+    "a method in the place of a command": (["ppo", "--task", "cartpole"], "To train this method: assay train ppo."),
     "a command of another program": (["install"], "there is no command 'install'. (see 'assay --help')"),
     "a method in the place of a family": (["list", "grpo"], "a method, not a family. To read about it: assay show"),
     "show an unknown method": (["show", "grpoo"], "Did you mean 'grpo'?"),

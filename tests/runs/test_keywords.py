@@ -13,7 +13,7 @@ import pytest
 import assay
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
-from assay.runs.given_rows import name_of_rows
+from assay.runs.given_rows import address_of_rows, name_of_rows
 from assay.runs.keywords import Keywords, option_names, with_keywords
 from assay.runs.options import LanguageOptions, OwnOptions, RunOptions
 from assay.runs.plan import plan_of
@@ -49,6 +49,9 @@ def test_a_keyword_is_the_option_of_its_name() -> None:
         ({"max_token": 3}, r"'max_token' is no option\. Did you mean max_tokens="),
         ({"beta": 0.1}, r"'beta' is no option\. Did you mean kl="),
         ({"dataset": [1]}, r"'dataset' is no option\. Did you mean task="),
+        ({"gamma": 0.9}, r"'gamma' is no option\. Did you mean settings=\{'discount': X\}"),
+        ({"policy_kwargs": {}}, r"'policy_kwargs' is no option\. Did you mean body="),
+        ({"seeds": 5}, r"in Python by assay\.compare\(\[METHOD\], TASK, seeds=N\)"),
         ({"max_tokens": "many"}, "--max-tokens is 'many'. Use a whole number"),
         ({"reward": 3}, "reward"),
         ({"reward": dict}, "is not a function"),
@@ -144,6 +147,12 @@ def test_tables_and_pairs_of_rows_are_tasks(tmp_path: Path, monkeypatch: pytest.
     assert (len(train), len(test)) == (30, 10)
 
 
+def test_columns_are_the_rows_that_they_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+    assert address_of_rows(columns) == address_of_rows(ROWS), "the file is named by its content"
+
+
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
@@ -151,6 +160,8 @@ def test_tables_and_pairs_of_rows_are_tasks(tmp_path: Path, monkeypatch: pytest.
         ([3], "row 0 of the task is a int"),
         ([{"prompt": object()}], "row 0 .* JSON"),
         (3, "task is a int"),
+        ({"prompt": "1+1="}, "task is a dict"),
+        ({"prompt": ["a", "b"], "answer": ["c"]}, r"columns of the task have \{'prompt': 2, 'answer': 1\} rows"),
     ],
 )
 def test_unusable_rows_are_refused(rows: Any, match: str) -> None:
