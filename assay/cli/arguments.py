@@ -127,7 +127,8 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     text = "generate offline datasets of a task from a seed, with agents trained here"
     make = what.add_parser("make", help=text, description=text)
     make.add_argument("task", metavar="TASK", help="task")
-    kinds = "random, scripted, play (tasks with goals), medium, medium-replay, expert, medium-expert"
+    kinds = "random, scripted, play (tasks with goals), own (tasks with data), "
+    kinds += "medium, medium-replay, expert, medium-expert"
     make.add_argument("kinds", nargs="+", metavar="KIND", help=f"{kinds}; several kinds use one trained agent")
     make.add_argument("--method", help="method of the agent (default: sac for continuous actions, ppo for discrete)")
     make.add_argument(

@@ -34,7 +34,7 @@ WITH_AGENT: Mapping[str, Callable[[agents.Agent, int], made.Made]] = {
 }
 MOST_EPISODES = 1_000_000
 SUFFIX = ".safetensors"
-KINDS = ("random", "scripted", "play", *WITH_AGENT)
+KINDS = ("random", "scripted", "play", "own", *WITH_AGENT)
 
 
 def data(options: argparse.Namespace) -> int:
@@ -58,6 +58,8 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
         return made.Scripted(options.episodes, options.noise, options.seed)
     if name == "play":
         return made.Played(options.episodes, options.noise, options.seed)
+    if name == "own":
+        return made.Own(options.seed)
     method = options.method or ("sac" if isinstance(task.spec.action, Box) else "ppo")
     recipe = catalogue.recipe_for(method, task, options.settings)
     return WITH_AGENT[name](agents.Agent(partial(chosen, recipe), options.steps, options.seed), options.episodes)

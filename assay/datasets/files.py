@@ -1,7 +1,7 @@
 """Reads and writes offline datasets; the file's ending selects the format. Nothing is ever unpickled.
 
-NAME.safetensors is our own format, the columns and their description; NAME.npz the same columns for numpy, or
-OGBench's; NAME.hdf5 and .h5 D4RL's layout (observations, actions, rewards, terminals, timeouts, next_observations); a
+NAME.safetensors is our own format, the columns and their description; NAME.npz the same columns for numpy, OGBench's or
+NeoRL-2's; NAME.hdf5 and .h5 D4RL's layout (observations, actions, rewards, terminals, timeouts, next_observations); a
 FOLDER Minari's local layout (data/main_data.hdf5 and metadata.json) or LeRobot's (meta/info.json and tables in data/),
 which is only read, as is minari:ID, a Minari dataset by its package.
 
@@ -119,6 +119,8 @@ def read_npz(path: Path) -> Dataset:
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise AssayError(f"it cannot be read without unpickling ({error}). Write plain arrays") from None
     about, saved = (str(arrays.pop(name)) if name in arrays else None for name in (ABOUT, HASH))
+    if "obs" in arrays and "next_obs" in arrays:
+        return from_arrays(hdf5.columns_of_d4rl(hdf5.named_as_d4rl(arrays)), parsed(about))
     if "observation" not in arrays and "observations" in arrays:
         return from_arrays(hdf5.columns_of_d4rl(arrays), parsed(about))
     return verified(from_arrays(arrays, parsed(about)), saved)

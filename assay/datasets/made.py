@@ -3,6 +3,7 @@
     random          uniform actions
     scripted        the task's scripted expert, a share of its actions replaced by uniform ones
     play            the same expert moving from goal to goal without end
+    own             the task's own dataset: of near-real tasks and testbeds, one for each seed
     expert          an agent at the end of its training, acting with its exploration
     medium          the same agent, stopped half way
     medium-replay   all experience that the agent gathered until then
@@ -28,12 +29,13 @@ from torch import Tensor
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.record import Origin
+from assay.core.record import Draw, Origin
 from assay.core.settings import describe
 from assay.core.slots import RoamingTask, ScriptedTask, Task
 from assay.datasets.agents import Agent, Trained, played, task_facts, trained, uniform_actor
 from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.files import read, write
+from assay.parts.sources.logged import own_dataset
 from assay.parts.sources.recordings import NoisyExpert
 from assay.version import __version__
 
@@ -96,6 +98,22 @@ class Played:
             raise AssayError(f"task '{task.name}' has no goals to move between. Choose another kind of data")
         about = {"task": task.name, "kind": self.name, "made": describe(self)}
         return replace(Scripted(self.episodes, self.noise, self.seed).make(roaming), about=about)
+
+
+@dataclass(frozen=True)
+class Own:
+    """The task's own dataset of a seed, the one that a run of this seed learns from."""
+
+    seed: int = 0
+    name: ClassVar[str] = "own"
+
+    def make(self, task: Task) -> Dataset:
+        """Returns its episodes; raises AssayError if the task has no dataset."""
+        own = own_dataset(task)
+        if own is None:
+            raise AssayError(f"task '{task.name}' has no dataset of its own. Choose another kind of data")
+        about = {"task": task.name, "kind": self.name, "made": describe(self)}
+        return replace(from_experience([task.judge(own(Draw(self.seed)), 0)], task.spec, about), logp=None)
 
 
 def about_agent(made: Any, task: Task, found: Trained, step: int) -> dict[str, Any]:

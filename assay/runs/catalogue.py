@@ -32,6 +32,7 @@ from assay.runs.method_names import method_key as method_key
 from assay.runs.user_code import methods_and_tasks
 from assay.runs.user_code.addresses import TASKS, Address, installed_address, parsed_address
 from assay.runs.user_code.loading import load
+from assay.tasks.control.transforms import transform_of
 from assay.tasks.language import files
 from assay.tasks.language.redteam_chat import OF_FILES
 
@@ -158,7 +159,7 @@ def task_address(name: str) -> Address | None:
     """Returns the address of an own environment or task: FILE.py:NAME, package.module:NAME, or the name that an
     installed package gives it; None for any other name.
     """
-    if "," in name.partition(".py")[0]:
+    if "," in name.partition(".py")[0] or transform_of(name) is not None:
         return None
     key = name.partition(":")[0]
     own = installed_address(TASKS, name)
@@ -173,6 +174,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     textworld-express:coin (see `tasks.adapters.text_worlds`), or files of prompts or pairs (.jsonl, see
     `tasks.language.files`).
 
+    delayed=4:TASK, disturbed=0.3:TASK and budgeted=20:TASK change what becomes of the actions of a control task.
     red-teaming:SEEDS.jsonl is the game over the seeds of a file, shell:FILE.jsonl a shell in a sandbox,
     code:FILE.jsonl an interpreter of SQL, bash or Python.
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
@@ -181,6 +183,8 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """
     if not name.strip():
         raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
+    if (change := transform_of(name)) is not None:
+        return transformed(name, *change)
     key, _, dials = name.partition(":")
     if key in OVER_FILES and all(game_and_files(name)):
         return OVER_FILES[key](dials)
@@ -220,6 +224,14 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         [*tasks(), *metadata.entry_points(group=TASKS).names],
         "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
     )
+
+
+def transformed(name: str, change: Callable[[Any], Task], inner: str) -> Task:
+    """Returns a task by name with its actions changed; AssayError for own code and for tasks that are not stepped."""
+    if task_address(inner) is not None:
+        where = f"assay.tasks.control.transforms.{name.partition('=')[0]}(task, ...)"
+        raise AssayError(f"task '{name}' is own code. Change it there: {where}")
+    return change(find_task(inner))
 
 
 def game_and_files(name: str) -> tuple[str, str]:

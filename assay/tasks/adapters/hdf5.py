@@ -88,6 +88,13 @@ def flags(name: str, array: np.ndarray) -> np.ndarray:
     return array.reshape(len(array)).astype(bool)
 
 
+NEORL2 = {
+    "obs": "observations", "action": "actions", "reward": "rewards", "next_obs": "next_observations",
+    "done": "terminals", "truncated": "timeouts",
+}  # fmt: skip
+"""Names of NeoRL-2's arrays (arXiv:2503.19267), and D4RL's."""
+
+
 def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
     """Returns D4RL's arrays as Assay's columns.
 
@@ -121,6 +128,22 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
         columns["truncated"][-1:] |= ~columns["terminal"][-1:]
         return columns
     return without_unknown_ends(columns)
+
+
+def named_as_d4rl(flat: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns NeoRL-2's arrays by D4RL's names; `index` holds the first row of each episode, which cuts the one before.
+
+    Its `done` is an end by the task; without `index` and `truncated` an episode is cut where rows do not follow.
+    """
+    found = {theirs: np.asarray(flat[name]) for name, theirs in NEORL2.items() if name in flat}
+    if "index" in flat and "terminals" in found:
+        rows, first = len(found["terminals"]), np.asarray(flat["index"]).reshape(-1).astype(np.int64)
+        if len(first) and (int(first.min()) < 0 or int(first.max()) >= rows):
+            raise AssayError(f"'index' goes from {first.min()} to {first.max()}, and there are {rows} rows")
+        cut = np.zeros(rows, bool)
+        cut[first[first > 0] - 1] = cut[-1] = True
+        found["timeouts"] = cut & ~flags("terminal", found["terminals"])
+    return found
 
 
 def broken_chain(columns: Mapping[str, np.ndarray]) -> np.ndarray:
