@@ -9,8 +9,8 @@ from assay.claims.claim import (
     Exact as Exact, Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
 )
 from assay.claims.comparisons import (
-    best_of_group as best_of_group, ignores_constants as ignores_constants, learns_faster as learns_faster,
-    not_worse as not_worse, reused as reused, without_baseline as without_baseline,
+    best_of_group as best_of_group, has_two_modes as has_two_modes, ignores_constants as ignores_constants,
+    learns_faster as learns_faster, not_worse as not_worse, reused as reused, without_baseline as without_baseline,
 )
 from assay.claims.deprecated import Method as Method
 from assay.claims.gradient import same_gradient as same_gradient, same_report as same_report

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, marked, probes
-from assay.claims.marked import with_scores
+from assay.claims.marked import SCORED
 from assay.method import PLACES, Experience, Recipe, recipes
 from assay.methods.capo import MarkedCredit, recipe
 from assay.parts import FromReference, StepMarks
@@ -38,8 +37,7 @@ def gap(ours: Recipe, agree: float = 0.5, of_rows: bool = False) -> float:
         advantage = advantage_by_hand(seen.experience, agree, of_rows)
         return -by_hand.mean_of_sequences(by_hand.clipped(by_hand.ratio(seen), advantage, 0.2, 0.2), seen.experience)
 
-    made = [partial(lambda one: with_scores(one()), one) for one in probes.ANY_OUTCOME]
-    return probes.formula_gap(ours, made, loss)
+    return probes.formula_gap(ours, SCORED, loss)
 
 
 def two_answers(ours: Recipe) -> Tensor:
@@ -77,16 +75,9 @@ CLAIMS = Claims(
         Exact("off-policy its gradient is the formula's", lambda: gap(recipe()), at_most=1e-9),
         Exact("with each answer counted once, and a vote of all, its gradient is the formula's",
               lambda: gap(recipe(agree=1.0, of_rows=True), 1.0, True), at_most=1e-9),
-        Exact("the program marks steps of a worked solution, and of what places may say, as by hand",
-              lambda: marked.program_gap(recipe()), equals=0.0),
-        Exact("a chat model's list of wrong steps is read; rows of which it says nothing leave training",
-              lambda: marked.chat_gap(recipe(), chat, HEARD), equals=0.0),
-        Exact("where no line break can be written each token is a step", lambda: marked.token_gap(recipe()),
-              equals=0.0),
-        Exact("with noise of a fifth the votes of 7 opinions are binomial, and a row's are its own",
-              lambda: marked.noise_gap(recipe()), at_most=0.03),
-        Exact("tasks without the field `steps` are refused", lambda: marked.accepted(recipe()), equals=0.0,
-              of="refusals"),
+        *marked.judge_claims(recipe, (
+            "a chat model's list of wrong steps is read; rows of which it says nothing leave training", chat,
+            HEARD)),
         Exact("a right answer with two wrong tokens and a wrong one with two have the advantages worked out by hand",
               lambda: probes.distance(two_answers(recipe()), torch.tensor([
                   [1.3416, 0.4472, 0.4472, 1.3416], [-0.4472, -0.4472, -1.3416, -1.3416]])), at_most=3e-4,

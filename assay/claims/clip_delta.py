@@ -4,14 +4,13 @@ Axes: B sequences, T decisions, S steps of an answer.
 """
 
 from dataclasses import replace
-from functools import partial
 from itertools import product
 
 import torch
 from torch import Tensor
 
 from assay.claims import About, AtEqual, Claims, Edit, Exact, Expect, Final, Measured, by_hand, marked, probes
-from assay.claims.marked import steps_by_hand, with_scores
+from assay.claims.marked import SCORED, steps_by_hand
 from assay.method import BIGRAMS, Experience, Recipe, recipes
 from assay.methods.clip_delta import recipe
 from assay.parts import Capped, StepRewards, Telescoping
@@ -39,8 +38,7 @@ def gap(ours: Recipe, clip: bool = True, delta: bool = True) -> float:
     def losses(seen: probes.Seen) -> dict[str, Tensor]:
         return by_hand.ppo_of_tokens(replace(seen, experience=with_step_rewards(seen.experience, clip, delta)))
 
-    made = [partial(lambda one: with_scores(one()), one) for one in probes.ANY_OUTCOME]
-    return probes.formula_gap(ours, made, losses)
+    return probes.formula_gap(ours, SCORED, losses)
 
 
 def paid(ours: Recipe, *scores: float) -> Tensor:
@@ -67,14 +65,7 @@ CLAIMS = Claims(
         Exact("its gradients are those of the formulas", lambda: gap(recipe()), at_most=1e-9),
         Exact("with raw scores its gradients are those of the formulas",
               lambda: gap(recipe(clip=False, delta=False), False, False), at_most=1e-9, of="clip-delta-raw"),
-        Exact("the program marks steps of a worked solution, and of what places may say, as by hand",
-              lambda: marked.program_gap(recipe()), equals=0.0),
-        Exact("where no line break can be written each token is a step", lambda: marked.token_gap(recipe()),
-              equals=0.0),
-        Exact("with noise of a fifth the votes of 7 opinions are binomial, and a row's are its own",
-              lambda: marked.noise_gap(recipe()), at_most=0.03),
-        Exact("tasks without the field `steps` are refused", lambda: marked.accepted(recipe()), equals=0.0,
-              of="refusals"),
+        *marked.judge_claims(recipe),
         Exact("scores 0.9, 0.8, 0.4 and 0.95 are paid 0, 0.1, -0.1 and 0", lambda: probes.distance(
             paid(recipe(), *SCORES), [0.0, 0.1, -0.1, 0.0]), at_most=1e-6, illustrates=True),
         Exact("no answer of up to four steps is paid above 0 for its steps", lambda: largest_sum(recipe(), 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from assay.claims.claim import About, Expect, Final, Measured
@@ -13,6 +14,7 @@ from assay.parts.credit.reweigh import WithoutIdle
 from assay.parts.credit.shaping import PairUp
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
+from assay.recipes.cloned_paths import cloned_gaussian
 from assay.recipes.group import group_reinforce, reinforce, with_policy
 from assay.recipes.presets import Preset
 
@@ -47,6 +49,19 @@ def ignores_constants(recipe: Recipe, rival: Recipe) -> tuple[Measured, Measured
                  about=About.MECHANISM),
         Measured(none, "hackable:hack=0,offset=0", recipe, rival, score, Expect.WITHIN, margin=0.05, seeds=5,
                  minutes=1.0, steps=60, about=About.COMPONENT),
+    )  # fmt: skip
+
+
+def has_two_modes(recipe: Callable[[], Recipe]) -> tuple[Measured, Measured]:
+    """Returns the claims of a cloned policy of many modes: where the expert takes either of two ways it scores above a
+    Gaussian, where he has one the Gaussian is as good.
+    """
+    gaussian = cloned_gaussian()
+    return (
+        Measured("where the expert takes either of two ways it scores 0.3 above a Gaussian", "forked", recipe(),
+                 gaussian, margin=0.3, seeds=5, minutes=10, about=About.HEADLINE),
+        Measured("where the expert has one way the Gaussian is as good", "forked:balance=1", gaussian, recipe(),
+                 margin=-0.1, seeds=5, minutes=10, about=About.COMPONENT),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Refined answers by hand: what is asked again, what stays, and how it is weighed."""
+"""Refined answers by hand: what is asked again, what stays, and how it is weighed. Axes: B sequences, T decisions."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, reads_dataset, same_gradient, steps
+from assay.claims import Claims, Edit, Exact, has_two_modes, probes, reads_dataset, same_gradient, steps
 from assay.claims.probes.formulas import built
-from assay.methods.flow_bc import gaussian, recipe
+from assay.methods.flow_bc import recipe
 from assay.models.heads.flow import FlowPolicy
 from assay.parts import Denoising, Log
 
@@ -50,10 +50,7 @@ CLAIMS = Claims(
                       probes.BOX_SPEC, 1e-6),
         Exact("an action is the end of ten Euler steps with noise of 0.001", walk_gap, at_most=1e-5),
         reads_dataset(lambda: recipe(log=Log(3))),
-        Measured("where the expert takes either of two ways it scores 0.3 above a Gaussian", "forked", recipe(),
-                 gaussian(), margin=0.3, seeds=5, minutes=10, about=About.HEADLINE),
-        Measured("where the expert has one way the Gaussian is as good", "forked:balance=1", gaussian(), recipe(),
-                 margin=-0.1, seeds=5, minutes=10, about=About.COMPONENT),
+        *has_two_modes(recipe),
     ),
     mutants=(
         Edit("the end is regressed", FlowPolicy.misfit, "(velocity - (goal - start))", "(velocity - goal)"),

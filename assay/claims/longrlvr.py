@@ -1,4 +1,4 @@
-"""Rewards of named evidence by hand."""
+"""Rewards of named evidence by hand. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import comb
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import probes
+from assay.claims import Exact, probes
 from assay.claims.testbeds.language.places import key_decisions
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience
@@ -114,6 +115,24 @@ def token_gap(ours: Recipe) -> float:
     return probes.distance(found[given.mask], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0])
 
 
+def judge_claims(
+    recipe: Callable[[], Recipe], chat: tuple[str, Chat, Sequence[Sequence[float] | None]] | None = None
+) -> tuple[Exact, ...]:
+    """Returns the claims on a recipe's judge of steps: what the program says, what is read of a chat model, given as a
+    claim's name, its answers and the scores that they mean, noise, and tasks without steps.
+    """
+    program = "the program marks steps of a worked solution, and of what places may say, as by hand"
+    read = () if chat is None else (Exact(chat[0], lambda: chat_gap(recipe(), *chat[1:]), equals=0.0),)
+    return (
+        Exact(program, lambda: program_gap(recipe()), equals=0.0),
+        *read,
+        Exact("where no line break can be written each token is a step", lambda: token_gap(recipe()), equals=0.0),
+        Exact("with noise of a fifth the votes of 7 opinions are binomial, and a row's are its own",
+              lambda: noise_gap(recipe()), at_most=0.03),
+        Exact("tasks without the field `steps` are refused", lambda: accepted(recipe()), equals=0.0, of="refusals"),
+    )  # fmt: skip
+
+
 def accepted(ours: Recipe) -> float:
     """Returns how many tasks without steps are not refused."""
     bare: tuple[PromptTask, ...] = (sorting(3), probes.listed(Item("q", "7", "7")))
@@ -127,6 +146,10 @@ def with_scores(data: Experience, seed: int = 0, levels: int = 5) -> Experience:
     segment = begins.long().cumsum(1)
     table = torch.randint(0, levels, (len(data), int(segment.max()) + 1), generator=draw).double() / (levels - 1)
     return replace(data, segment=segment).add({"step_score": table.gather(1, segment)})
+
+
+SCORED = tuple(partial(lambda one: with_scores(one()), one) for one in probes.ANY_OUTCOME)
+"""Data of every kind, with scores."""
 
 
 def steps_by_hand(data: Experience, row: int) -> list[list[int]]:

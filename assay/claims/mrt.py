@@ -1,4 +1,7 @@
-"""Progress of given thoughts by hand, what is probed and what that costs, and accuracy where thoughts are stopped."""
+"""Progress of given thoughts by hand, what is probed and what that costs, and accuracy where thoughts are stopped.
+
+Axes: B sequences, T decisions.
+"""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,4 +1,7 @@
-"""A policy that answers by a script, and what rollouts that refine its answers gather, for claims of such methods."""
+"""A policy that answers by a script, and what rollouts that refine its answers gather, for claims of such methods.
+
+Axes: B sequences, T decisions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rubrics and refined answers by hand."""
+"""Rubrics and refined answers by hand. Axes: B sequences, T decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Weights of own and foreign tokens by hand, and which answers are cut, continued and kept."""
+"""Weights of own and foreign tokens by hand, and which answers are cut, continued and kept.
+
+Axes: B sequences, T decisions.
+"""
 
 import torch
 

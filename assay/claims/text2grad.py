@@ -5,13 +5,12 @@ Axes: B sequences, T decisions, S spans of an answer.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, marked, probes
-from assay.claims.marked import steps_by_hand, with_scores
+from assay.claims.marked import SCORED, steps_by_hand
 from assay.method import PLACES, Experience, Recipe
 from assay.methods.text2grad import marks_in, recipe
 from assay.parts import Signed
@@ -34,8 +33,7 @@ def gap(ours: Recipe, summed: bool = False) -> float:
         marks = replace(seen, experience=with_marks(seen.experience, summed))
         return by_hand.ppo_of_tokens(by_hand.with_kl(marks, 0.05))
 
-    made = [partial(lambda one: with_scores(one()), one) for one in probes.ANY_OUTCOME]
-    return probes.formula_gap(ours, made, losses)
+    return probes.formula_gap(ours, SCORED, losses)
 
 
 def chat(prompts: Sequence[str]) -> list[str]:
@@ -55,16 +53,9 @@ CLAIMS = Claims(
         Exact("its gradients are those of the formulas", lambda: gap(recipe()), at_most=1e-9),
         Exact("with the marks summed at the end its gradients are those of the formulas",
               lambda: gap(recipe(summed=True), True), at_most=1e-9, of="text2grad-summed"),
-        Exact("the program marks steps of a worked solution, and of what places may say, as by hand",
-              lambda: marked.program_gap(recipe()), equals=0.0),
-        Exact("a chat model's lists of good and bad words are read; an answer without both lists leaves training",
-              lambda: marked.chat_gap(recipe(), chat, HEARD), equals=0.0),
-        Exact("where no line break can be written each token is a step", lambda: marked.token_gap(recipe()),
-              equals=0.0),
-        Exact("with noise of a fifth the votes of 7 opinions are binomial, and a row's are its own",
-              lambda: marked.noise_gap(recipe()), at_most=0.03),
-        Exact("tasks without the field `steps` are refused", lambda: marked.accepted(recipe()), equals=0.0,
-              of="refusals"),
+        *marked.judge_claims(recipe, (
+            "a chat model's lists of good and bad words are read; an answer without both lists leaves training", chat,
+            HEARD)),
         Measured("where 2 of 64 tokens decide and one mark in ten is wrong it is right more often than with the same "
                  "marks summed at the end", "key-decisions:length=64", recipe(PLACES, noise=0.1),
                  recipe(PLACES, noise=0.1, summed=True), Final("pass_rate"), margin=0.1, seeds=5, looks=2, minutes=8.0,

@@ -121,11 +121,8 @@ def add_trust_option(one: argparse.ArgumentParser) -> None:
     one.add_argument("--trust-code", action="store_true", help=text)
 
 
-def add_data_commands(one: argparse.ArgumentParser) -> None:
-    """Adds `assay data make, convert, describe, alter`."""
-    what = one.add_subparsers(dest="data_command", required=True, parser_class=Parser, metavar="COMMAND")
-    text = "generate offline datasets of a task from a seed, with agents trained here"
-    make = what.add_parser("make", help=text, description=text)
+def add_making(make: argparse.ArgumentParser) -> None:
+    """Adds what `assay data make` takes."""
     make.add_argument("task", metavar="TASK", help="task")
     kinds = "random, scripted, play (tasks with goals), own (tasks with data), "
     kinds += "medium, medium-replay, expert, medium-expert"
@@ -144,6 +141,14 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     make.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     text = "folder, or a new file .safetensors for one kind (default: runs/data)"
     make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="PATH", help=text)
+
+
+def add_data_commands(one: argparse.ArgumentParser) -> None:
+    """Adds `assay data make, convert, describe, alter`."""
+    what = one.add_subparsers(dest="data_command", required=True, parser_class=Parser, metavar="COMMAND")
+    text = "generate offline datasets of a task from a seed, with agents trained here"
+    make = what.add_parser("make", help=text, description=text)
+    add_making(make)
     text = "convert an offline dataset; the suffix of TARGET names the format, no suffix means a Minari folder"
     convert = what.add_parser("convert", help=text, description=text)
     convert.add_argument("source", metavar="SOURCE", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")

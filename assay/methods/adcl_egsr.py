@@ -146,6 +146,7 @@ class OwnWords(Around):
 
 
 def recipe(preset: Preset = LANGUAGE, rule: Resorted = Resorted()) -> Recipe:
+    """Returns grpo on a pool sorted again by `rule`, with failed groups in the policy's own words."""
     base = with_pool(recipes.grpo(preset), "adcl-egsr", rule)
     assert base.rollout is not None
     return replace(base, rollout=OwnWords(base.rollout))

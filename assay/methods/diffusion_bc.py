@@ -10,38 +10,14 @@ likelihood in its place it is bc.
 Axes: B sequences, T decisions, K denoising steps, A action dimensions.
 """
 
-from dataclasses import replace
-
-from assay.method import CONTINUOUS, Method, Preset, Recipe, Stage, logged, recipes
-from assay.models import Diffusion, Perceptron, Policy
-from assay.parts import Denoising, Log
-
-BODY = Perceptron((128, 128))
-LEAST_STEPS = 1_000
-"""Two modes are apart after 10,000 batches; after the 2,000 of the smallest preset they are not."""
+from assay.method import CONTINUOUS, Method, Preset, Recipe, cloned_gaussian, cloned_path, recipes
+from assay.models import Diffusion
+from assay.parts import Log
 
 
 def recipe(preset: Preset = CONTINUOUS, log: Log | None = None, steps: int = 10) -> Recipe:
     """Returns denoising of a dataset's actions by a policy of this many steps."""
-    stage = Stage("denoising", trains=("actor",), objective=(Denoising(),), optimizer=preset.offline.optimizer)
-    body = BODY if preset.offline.body == Perceptron() else preset.offline.body
-    return Recipe(
-        name="diffusion-bc",
-        actor=Policy(body, Diffusion(steps)),
-        source=logged(preset, log),
-        stages=(stage,),
-        steps=max(LEAST_STEPS, preset.offline.steps),
-    )
-
-
-def gaussian(preset: Preset = CONTINUOUS, log: Log | None = None) -> Recipe:
-    """The rival: bc's Gaussian on the same batches, as many and as wide."""
-    ours = recipe(preset, log)
-    base = recipes.bc(preset)
-    (stage,) = base.stages
-    actor = replace(base.actor, body=ours.actor.body)  # type: ignore[attr-defined, type-var]
-    stage = replace(stage, optimizer=ours.stages[0].optimizer)
-    return replace(base, actor=actor, source=ours.source, stages=(stage,), steps=ours.steps)
+    return cloned_path("diffusion-bc", "denoising", Diffusion(steps), preset, log)
 
 
 METHOD = Method(
@@ -51,7 +27,7 @@ METHOD = Method(
     default_task="pendulum",
     family="imitation",
     base=recipes.bc,
-    variants={"gaussian": gaussian},
+    variants={"gaussian": cloned_gaussian},
     departures=(
         "one action for each decision, of one observation; the paper denoises a sequence of 16 of two observations and "
         "executes 8",

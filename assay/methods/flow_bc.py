@@ -9,40 +9,17 @@ schedule of noise, and few steps, since the lines are straight before they are a
 Axes: B sequences, T decisions, K steps, A action dimensions.
 """
 
-from dataclasses import replace
+from assay.method import CONTINUOUS, Method, Preset, Recipe, cloned_gaussian, cloned_path, recipes
+from assay.models import Flow
+from assay.parts import Log
 
-from assay.method import CONTINUOUS, Method, Preset, Recipe, Stage, logged, recipes
-from assay.models import Flow, Perceptron, Policy
-from assay.parts import Denoising, Log
-
-BODY = Perceptron((128, 128))
-LEAST_STEPS = 1_000
-"""Two modes are apart after 10,000 batches; after the 2,000 of the smallest preset they are not."""
 STILL = 1e-3
 """Noise of each step, in half-ranges: the path has a density, and its end is a function of its start all but."""
 
 
 def recipe(preset: Preset = CONTINUOUS, log: Log | None = None, steps: int = 10) -> Recipe:
     """Returns flow matching of a dataset's actions by a policy of this many steps."""
-    stage = Stage("matching", trains=("actor",), objective=(Denoising(),), optimizer=preset.offline.optimizer)
-    body = BODY if preset.offline.body == Perceptron() else preset.offline.body
-    return Recipe(
-        name="flow-bc",
-        actor=Policy(body, Flow(steps, (STILL, STILL))),
-        source=logged(preset, log),
-        stages=(stage,),
-        steps=max(LEAST_STEPS, preset.offline.steps),
-    )
-
-
-def gaussian(preset: Preset = CONTINUOUS, log: Log | None = None) -> Recipe:
-    """The rival: bc's Gaussian on the same batches, as many and as wide."""
-    ours = recipe(preset, log)
-    base = recipes.bc(preset)
-    (stage,) = base.stages
-    actor = replace(base.actor, body=ours.actor.body)  # type: ignore[attr-defined, type-var]
-    stage = replace(stage, optimizer=ours.stages[0].optimizer)
-    return replace(base, actor=actor, source=ours.source, stages=(stage,), steps=ours.steps)
+    return cloned_path("flow-bc", "matching", Flow(steps, (STILL, STILL)), preset, log)
 
 
 METHOD = Method(
@@ -52,7 +29,7 @@ METHOD = Method(
     default_task="pendulum",
     family="imitation",
     base=recipes.bc,
-    variants={"gaussian": gaussian},
+    variants={"gaussian": cloned_gaussian},
     departures=(
         "policies of one action for each decision; the papers are about images",
         "each of the ten steps adds noise of 0.001 half-ranges, so that paths have a density, as ppo needs afterwards",

@@ -6,6 +6,8 @@
 
 Shi et al. 2024. What layers learned on text, to find and copy patterns, serves where few decisions are recorded; the
 text's loss keeps the adapters near it.
+
+Axes: R rows, L positions, W units.
 """
 
 from collections.abc import Sequence

@@ -84,6 +84,7 @@ class WithEvidence(Rescored):
 
 
 def recipe(preset: Preset = LANGUAGE, alone: float = 0.1, joint: float = 0.9) -> Recipe:
+    """Returns grpo with dapo's clip and mean over tokens, and a share of the reward for the evidence that is named."""
     objective = PolicyGradient(trust=DualClip(0.2, 0.28, 10.0), aggregate=TokenMean())
     base = replace(recipes.grpo(preset), rewards=(WithEvidence(alone=alone, joint=joint),))
     return with_regularizers(with_policy(base, "longrlvr", objective), KlToReference(0.001))

@@ -6,6 +6,8 @@
 Liang et al. 2025. Training on a fixed set of problems narrows the policy. Problems that it writes itself are new, at
 the edge of what it can do, and need no labels: a variant of x has the answer of x. Each x, each y and each x' is a
 group of its own; one mean over all their tokens, without those whose group is of one mind.
+
+Axes: B sequences, T decisions.
 """
 
 import re

@@ -194,6 +194,20 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         return own_task(own)
     if files.names_files(name):
         return files.task_of_files(name, needs_answers)
+    if (adapted := adapted_task(name)) is not None:
+        return adapted
+    raise unknown(
+        "task",
+        name,
+        [*tasks(), *metadata.entry_points(group=TASKS).names],
+        "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
+    )
+
+
+def adapted_task(name: str) -> Task | None:
+    """Returns a task of another package by its prefix or as a Gymnasium id, None for any other name; each adapter is
+    imported for a task of its own alone.
+    """
     if name.startswith("reasoning-gym:"):
         from assay.tasks.adapters.reasoning_gym import reasoning_gym_task
 
@@ -210,7 +224,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         from assay.tasks.adapters.warp import warp_task
 
         return warp_task(name)
-    if key in WORLDS:
+    if name.partition(":")[0] in WORLDS:
         from assay.tasks.adapters.text_worlds import text_world_task
 
         return text_world_task(name)
@@ -218,12 +232,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         from assay.tasks.adapters.gymnasium import gymnasium_task
 
         return gymnasium_task(name)
-    raise unknown(
-        "task",
-        name,
-        [*tasks(), *metadata.entry_points(group=TASKS).names],
-        "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
-    )
+    return None
 
 
 def transformed(name: str, change: Callable[[Any], Task], inner: str) -> Task:

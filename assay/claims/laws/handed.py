@@ -1,4 +1,4 @@
-"""The law of parts that read models before the update: those that they declare, as they are."""
+"""The law of parts that read models before the update: those that they declare, as they are. Tensors have any shape."""
 
 from __future__ import annotations
 
