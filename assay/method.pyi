@@ -97,4 +97,9 @@ from assay.rollouts import text as text
 from assay.rollouts.completions import complete as complete
 from assay.rollouts.episodes import decided_again as decided_again
 from assay.rollouts.resumed_episodes import first_decisions as first_decisions
-from assay.rollouts.text import hash_of_text as hash_of_text, is_last_true as is_last_true
+from assay.rollouts.text import (
+    hash_of_text as hash_of_text, is_last_true as is_last_true, with_last_message as with_last_message,
+)
+from assay.tasks.language.dialogue import DialogueTask as DialogueTask
+from assay.tasks.language.feedback import feedback_of as feedback_of, gives_feedback as gives_feedback
+from assay.tasks.language.prompts import PromptTask as PromptTask

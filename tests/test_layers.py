@@ -43,7 +43,7 @@ ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its
     "tasks": {"core", "ops", "rollouts", "decoding", "sandbox"},
     "tasks.adapters": {"core", "ops", "models", "rollouts", "decoding"},
     "datasets": {"core", "ops", "engine", "models", "parts", "recipes", "tasks", "version"},
-    "method": {"core", "ops", "models", "rollouts", "decoding", "parts", "recipes"},
+    "method": {"core", "ops", "models", "rollouts", "decoding", "parts", "recipes", "tasks"},
     "methods": SHARED | {"method"},  # never claims, engine or runs
     "runs": RUNNING,  # never claims: what trains does not need the proof
     "claims.testbeds": {"core", "ops", "rollouts", "decoding", "tasks"},

@@ -18,8 +18,23 @@ from assay.claims.metrics import (
     AnswerProbability as AnswerProbability, Area as Area, AtEqual as AtEqual, DistinctAt as DistinctAt,
     Largest as Largest, PassAt as PassAt, sampled as sampled,
 )
-from assay.claims.probes import by_hand as by_hand, steps as steps
+from assay.claims.probes import by_hand as by_hand, steps as steps, trajectories as trajectories
+from assay.claims.probes.formulas import built as built, prepared as prepared
 from assay.claims.updates import (
     COPIED as COPIED, DELAYED as DELAYED, SAC as SAC, SOFT as SOFT, follows_schedule as follows_schedule,
     reads_dataset as reads_dataset, same_weights as same_weights,
 )
+from assay.core.slots import ALONE as ALONE
+from assay.datasets.recorded import with_statistics as with_statistics
+from assay.engine.engine import Engine as Engine, StageView as StageView
+from assay.engine.loop import Loop as Loop
+from assay.engine.placement import Placement as Placement
+from assay.runs import catalogue as catalogue
+from assay.tasks.control.cartpole import cartpole as cartpole
+from assay.tasks.control.pendulum import pendulum as pendulum
+from assay.tasks.language.addition import addition as addition
+from assay.tasks.language.items import Item as Item
+from assay.tasks.language.prompts import PromptTask as PromptTask
+from assay.tasks.language.sorting import sorting as sorting
+from assay.tasks.tabular.bandit import bandit as bandit
+from assay.tasks.tabular.table import chain as chain, gridworld as gridworld

@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Item, Measured, PromptTask, by_hand, chain, probes
+from assay.claims import same_gradient
 from assay.claims.testbeds.language.ladder import dirty
 from assay.method import BIGRAMS, DISCARDED, READING, Draw, Experience, Need, Origin, Progress, Recipe, Scene, random
 from assay.method import recipes
 from assay.methods.adcl_egsr import OwnWords, Resorted, curriculum_alone, recipe, static
 from assay.parts import Episodes, InPrompt, Pool
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.items import Item
 from assay.tasks.language.textfile import TextFile
-from assay.tasks.tabular.table import chain
 
 
 @dataclass(frozen=True)

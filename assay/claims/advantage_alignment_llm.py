@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, bandit, by_hand, probes
 from assay.method import TABLE, Draw, Experience, Recipe, Scene
 from assay.methods.advantage_alignment_llm import AlignAdvantages, own_and_others, recipe, sum_of_rewards
 from assay.tasks.games.repeated import LEVELS
 from assay.tasks.games.talk import LEVELS as TALK
-from assay.tasks.tabular.bandit import bandit
 
 GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
 

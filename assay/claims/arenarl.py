@@ -7,8 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
-from assay.core.slots.scene import ALONE
+from assay.claims import ALONE, About, Claims, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
 from assay.method import PLACES, Recipe, Verifier, recipes
 from assay.methods.arenarl import AnchorOnly, JudgedAlone, Match, Pairs, RoundRobin, SeededElimination, Topology, recipe
 from assay.parts import OutcomeJudge

@@ -6,13 +6,10 @@ Axes: B sequences, T decisions.
 import torch
 from torch import Tensor
 
-from assay.claims import (
-    About, Claims, DecisionsTo, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient,
-)
-from assay.engine.loop import Loop
+from assay.claims import About, Claims, DecisionsTo, Edit, Exact, Expect, Final, Loop, Measured, bandit, by_hand, probes
+from assay.claims import same_gradient
 from assay.method import BIGRAMS, TABLE, Experience, Recipe, recipes
 from assay.methods.balanced_filtering import Band, recipe
-from assay.tasks.tabular.bandit import bandit
 
 
 def groups_of_all_rates() -> Experience:

@@ -6,11 +6,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Claims, Edit, Exact, Measured, gridworld, probes, same_gradient, steps
 from assay.method import CONTINUOUS, TABLE, Experience, recipes
 from assay.parts import LogLikelihood
-from assay.tasks.tabular.table import gridworld
 
 
 def likelihood(seen: probes.Seen) -> torch.Tensor:

@@ -6,13 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Dip, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
-from assay.claims import same_gradient, same_weights, steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Claims, Dip, Edit, Exact, Measured, follows_schedule, pendulum, probes
+from assay.claims import reads_dataset, same_gradient, same_weights, steps
 from assay.method import CONTINUOUS, Experience, cql
 from assay.methods.cal_ql import fine_tuned, recipe
 from assay.parts import RETURN, Calibrated, Log, returns_to_go
-from assay.tasks.control.pendulum import pendulum
 
 
 def transitions(shift: float = 0.0, dtype: torch.dtype = torch.float64) -> Experience:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Final, Measured, by_hand, probes
-from assay.core.slots.scene import ALONE
+from assay.claims import ALONE, About, AtEqual, Claims, Edit, Exact, Final, Measured, by_hand, probes
 from assay.method import BIGRAMS, Experience, Recipe, random, recipes
 from assay.methods.clip_cov import DropHighCovariance, covariance_of, kl_cov, recipe
 from assay.parts import EntropyBonus

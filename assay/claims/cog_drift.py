@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from math import comb
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient, sorting
 from assay.claims.testbeds.language.ladder import ladder
 from assay.method import PLACES, Recipe, Scene
 from assay.methods.cog_drift import Promoted, mixed, opened, recipe
-from assay.tasks.language.sorting import sorting
 
 FORMATS = Scene(probes.prompts_of("x1", "y1", "x2", "z", "x3", "y2", "x4", problem=["x", "y", "x", "z", "x", "y", "x"]))
 """Starts 0, 2, 4, 6 are the formats of problem x, 1 and 5 those of y, and 3 the only one of z."""

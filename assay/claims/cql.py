@@ -5,13 +5,12 @@ from functools import partial
 
 import torch
 
-from assay.claims import COPIED, About, Claims, Edit, Measured, follows_schedule, probes, reads_dataset, same_gradient
-from assay.claims import steps
+from assay.claims import COPIED, About, Claims, Edit, Measured, cartpole, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.method import CONTINUOUS, CONTROL, cql, recipes
 from assay.methods.cql import HeldGap, cql_lagrange
 from assay.parts import Conservative, Log
 from assay.recipes.conservative import conservative_sac
-from assay.tasks.control.cartpole import cartpole
 
 
 def discrete_by_hand(seen: probes.Seen) -> torch.Tensor:

@@ -6,14 +6,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Area, AtEqual, Claims, Edit, Exact, Item, Measured, addition, by_hand, probes
 from assay.claims.refining import is_refined, length_of, with_refined, wrong_rows
 from assay.method import READING, Experience, Recipe, recipes, with_policy
 from assay.methods.critique_grpo import OfTask, recipe
 from assay.parts import FixedLength, ForeignWeight, Guided, Refined, Shaped, TrueAnswer, Unclipped, bounded_ratio
 from assay.parts.rollouts.refined import best_of, last_members
-from assay.tasks.language.addition import addition
-from assay.tasks.language.items import Item
 
 WRONG, RIGHT = ("1", "2", "3", "4", "5", "6", "x", "no"), ("8", "a8", "b8", "c8", "d8", "e8", "f8", "g8")
 AGAIN = {"1": "00", "4": "so 7", "6": "7"}

@@ -5,12 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
-from assay.engine.loop import Loop
+from assay.claims import About, Average, Claims, Edit, Exact, Expect, Final, Item, Loop, Measured, bandit, by_hand
+from assay.claims import probes, same_gradient
 from assay.method import CONTROL, PLACES, TABLE, Experience, Scene, Verifier, recipes
 from assay.parts import Informative, OverlongPenalty
-from assay.tasks.language.items import Item
-from assay.tasks.tabular.bandit import bandit
 
 LENGTHS = (2, 10, 16, 17, 18, 19, 20)
 """Tokens of right answers, the end token included."""

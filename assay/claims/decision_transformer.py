@@ -7,14 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import trajectories
-from assay.datasets.recorded import with_statistics
+from assay.claims import About, Claims, Edit, Exact, Measured, cartpole, probes, same_gradient, trajectories
+from assay.claims import with_statistics
 from assay.method import CONTINUOUS, CONTROL, Preset, Recipe, recipes
 from assay.models import Blocks, TrajectoryOutputs
 from assay.parts import Log, Logged
 from assay.parts.sources import windows
-from assay.tasks.control.cartpole import cartpole
 
 LOG, recipe = Log(3, noise=0.5), recipes.decision_transformer
 

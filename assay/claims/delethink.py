@@ -6,13 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Average, Claims, Exact, Measured, PromptTask, addition, by_hand, probes
 from assay.method import LANGUAGE, Draw, Experience, Recipe, recipes
 from assay.methods.delethink import InChunks, recipe
 from assay.models import Policy, Transformer
 from assay.parts import group_rows
-from assay.tasks.language.addition import addition
-from assay.tasks.language.prompts import PromptTask
 
 
 def cut_in_rows() -> Experience:

@@ -7,9 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Final, Loop, Measured, by_hand, probes
 from assay.claims.testbeds.language.places import key_decisions, true_advantage
-from assay.engine.loop import Loop
 from assay.method import PLACES, Experience, Recipe, Scene, recipes
 from assay.methods.direct_advantage_po import AsProbability, RegressSteps, StepStarts, critic, in_segments
 from assay.methods.direct_advantage_po import of_answers, recipe

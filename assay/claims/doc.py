@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import trajectories
+from assay.claims import About, Claims, Edit, Exact, Measured, cartpole, probes, same_gradient, trajectories
 from assay.method import Recipe, recipes
 from assay.methods.doc import Dichotomy, Energies, LatentPolicy, Summary, Telling, recipe, window_start
 from assay.models import Categorical, Policy
 from assay.parts import Log
-from assay.tasks.control.cartpole import cartpole
 
 LOG, DATA = Log(3, noise=0.5), partial(trajectories.windows, probes.CHOICE_SPEC)
 

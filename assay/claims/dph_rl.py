@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Loop, Measured, by_hand, probes
 from assay.claims.testbeds.language.sparse import levels
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Draw, Experience, Origin, Recipe, Scene
 from assay.methods.dph_rl import CoveringDivergence, OfOrigin, Remembered, Unsolved, beside, forward_kl, recipe, reverse
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Expect, Final, Item, Measured, by_hand, probes
 from assay.claims.testbeds.language.lab import lab
 from assay.method import PLACES, Recipe, Scene, recipes
 from assay.methods.dr_sci import AnswerAndRubric, Covering, Replacing, covering, recipe, ungated, weights_of
 from assay.parts import Visited
-from assay.tasks.language.items import Item
 
 RUBRIC = (
     {"item": "e", "kind": "Essential"},

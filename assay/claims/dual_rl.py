@@ -5,11 +5,11 @@ from functools import partial
 
 import torch
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, steps
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, cartpole, follows_schedule, probes
+from assay.claims import reads_dataset, steps
 from assay.method import CONTROL, TABLE, Origin, Preset, Recipe
 from assay.methods.dual_rl import XQL, ChiSquare, ImplicitMaximum, MatchMixture, f_dvl, recoil, shown
 from assay.parts import LogLikelihood, Logged
-from assay.tasks.control.cartpole import cartpole
 
 
 def cloned(preset: Preset = CONTROL, expert: int = 1) -> Recipe:

@@ -7,14 +7,12 @@ from math import exp, log, sqrt
 import numpy as np
 import torch
 
-from assay.claims import About, Average, Claims, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Exact, Item, Measured, PromptTask, by_hand, probes, same_gradient
+from assay.claims import sorting
 from assay.method import AssayError, Draw, Recipe, Scene, recipes
 from assay.methods.dump import SourceBandit, recipe
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.mixture import easy_and_hard
-from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.items import Item
-from assay.tasks.language.sorting import sorting
 from assay.tasks.language.textfile import TextFile
 from assay.tasks.tabular.bandit import bandit as bandit_task
 

@@ -6,12 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, bandit, by_hand, probes, same_gradient
 from assay.method import BIGRAMS, Experience, Recipe
 from assay.claims.testbeds.language.formats import formats
 from assay.methods.echo_chamber import ANCHORED, KeepRight, expert, pretrained, recipe
 from assay.parts import CountModes
-from assay.tasks.tabular.bandit import bandit
 
 BANDIT = bandit((0.5, 0.5))
 

@@ -5,9 +5,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, same_gradient
-from assay.claims import steps
-from assay.engine.engine import StageView
+from assay.claims import About, Claims, Edit, Exact, Measured, StageView, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.methods.edac import Diversity, recipe
 from assay.parts import Log
 

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, cartpole, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, frames_a_second, late, unequal
 from assay.claims.systems.answers import wall_frames_a_second
 from assay.claims.systems.options import other_options
@@ -16,7 +16,6 @@ from assay.method import CONTINUOUS, Recipe, recipes
 from assay.methods.envpool import recipe
 from assay.rollouts.async_stepping import Filed, stepped_apart
 from assay.tasks.adapters.sleeping import sleeping_task
-from assay.tasks.control.cartpole import cartpole
 
 transitions = partial(probes.transitions, num=64)
 

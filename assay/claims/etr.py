@@ -7,9 +7,8 @@ from math import tanh
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, learns_faster, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Loop, Measured, by_hand, learns_faster, probes
 from assay.claims.testbeds.language.graded import judge
-from assay.engine.loop import Loop
 from assay.method import PLACES, Experience, Need, Recipe, recipes
 from assay.methods.etr import AROUND, ElasticGradient, ElasticRange, recipe
 from assay.parts import Clip, PolicyGradient

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, same_gradient
-from assay.claims import steps
-from assay.claims.probes.formulas import built
-from assay.engine.engine import StageView
+from assay.claims import About, Claims, Edit, Exact, Measured, StageView, built, follows_schedule, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.method import Draw, Experience, Recipe
 from assay.methods.famo2o import ChooseBalance, FamilyPolicy, FamilyRegression, embedded, fine_tuned, recipe
 from assay.parts import AdvantageRegression, Log, ReturnRange

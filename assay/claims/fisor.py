@@ -11,12 +11,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, follows_schedule, probes, steps
-from assay.claims.probes.formulas import built
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, built, follows_schedule
+from assay.claims import pendulum, probes, steps
 from assay.method import Experience, Recipe
 from assay.methods.fisor import Feasible, cloned_diffusion, fisor, least_harm
 from assay.parts import BestOf, Log, WorstToCome
-from assay.tasks.control.pendulum import pendulum
 from assay.tasks.control.steered import avoidable, steered_hazards
 
 def overlap(mine: Tensor, other: Tensor) -> float:

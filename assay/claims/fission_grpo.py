@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Item, Measured, by_hand, probes
 from assay.claims.refining import Scripted
 from assay.claims.testbeds.language.places import calls
 from assay.method import READING, Draw, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods.fission_grpo import Alternating, Fission, recipe
 from assay.parts import Episodes
-from assay.tasks.language.items import Item
 from assay.tasks.language.queries import queries
 
 TOLD = {"feedback": "not so"}

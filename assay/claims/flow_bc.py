@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, has_two_modes, probes, reads_dataset, same_gradient, steps
-from assay.claims.probes.formulas import built
+from assay.claims import Claims, Edit, Exact, built, has_two_modes, probes, reads_dataset, same_gradient, steps
 from assay.methods.flow_bc import recipe
 from assay.models.heads.flow import FlowPolicy
 from assay.parts import Denoising, Log

@@ -7,11 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.claims.probes import steps
-from assay.claims.probes.formulas import prepared
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.claims import About, Average, Claims, Edit, Engine, Exact, Measured, Placement, by_hand, prepared, probes
+from assay.claims import steps
 from assay.method import CONTINUOUS, CONTROL, Experience, Fit, Progress, recipes
 from assay.methods.gbrl.base import AdvantageWeighted, advantage_weighted, boosted, gbrl, on_trees
 from assay.methods.gbrl.models import TreeSum

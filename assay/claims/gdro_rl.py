@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Loop, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.sparse import levels
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Experience, Preset, Recipe, recipes, with_pool
 from assay.methods.gdro_rl import EDGES, Allocated, Bins, WorstBins, allocated, allocation, by_surrogate, recipe
 from assay.parts import Passes

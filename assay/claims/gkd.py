@@ -10,14 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Engine, Exact, Measured, Placement, by_hand, probes, sorting
 from assay.claims.probes.schedules import handed_on
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
 from assay.method import Origin, Recipe
 from assay.methods.gkd import PartlyShown, forward, recipe, reverse, sampled, supervised
 from assay.parts import TeacherCandidates, TeacherReward
-from assay.tasks.language.sorting import sorting
 
 
 def with_candidates(ours: Recipe, num: int) -> Recipe:

@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, steps
-from assay.claims.probes.formulas import built
-from assay.engine.engine import StageView
+from assay.claims import About, Claims, Edit, Exact, Measured, StageView, built, follows_schedule, probes, same_gradient
+from assay.claims import steps
 from assay.method import Draw, Experience, Origin, Recipe, recipes
 from assay.methods.h2o import DomainLogits, Domains, PushSimulated, TellApart, WeightedTd, is_real, recipe
 

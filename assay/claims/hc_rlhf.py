@@ -10,14 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Item, Measured, by_hand, cartpole, probes
 from assay.engine import evaluation
 from assay.method import TABLE, AssayError, Experience, Recipe
 from assay.methods.hc_rlhf import CostCertificate, LowestBound, Pessimistic, augmented_cost, recipe
 from assay.parts import TaskCost
-from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
-from assay.tasks.language.items import Item
 
 FACTOR = 4.0 * 1.345030374 / sqrt(15) + 2.0 * 1.281975213 / sqrt(2000)
 """Of the deviation: 4 t(0.9, 14) / sqrt(15) for 15 episodes, 2 t(0.9, 1999) / sqrt(2000) for the later test."""

@@ -9,15 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Computed, Edit, Exact, Expect, Measured, probes
-from assay.claims.probes import steps
-from assay.datasets.recorded import with_statistics
+from assay.claims import About, Average, Claims, Computed, Edit, Exact, Expect, Measured, catalogue, pendulum, probes
+from assay.claims import steps, with_statistics
 from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Box, Context, Experience, ModelSpec, Recipe, Spec, Task
 from assay.method import random, reach_of, recipes
 from assay.methods.hl_gauss import BinsOfData, CrossEntropy, HlGauss, classified_cql, cross_entropy, hl_gauss
 from assay.models import Bins, Critic, Value
-from assay.runs import catalogue
-from assay.tasks.control.pendulum import pendulum
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
 

@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
 from assay.method import Draw, Experience, Origin, recipes
 from assay.methods.hnpg import BATCHES, Beside, ExpectedNext, Last, MirrorStep, off_policy, pairs, recipe
 from assay.parts import Episodes, Log, RewardToGo, from_columns

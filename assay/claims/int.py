@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
-from assay.claims.gradient import same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Loop, Measured, PromptTask, by_hand, probes
+from assay.claims import same_gradient
 from assay.claims.testbeds.language.enumerable import DIGITS, EnumerableTask
 from assay.claims.testbeds.language.redo import redo
-from assay.core.verifier import Verifier
-from assay.engine.loop import Loop
-from assay.method import BIGRAMS, DISCARDED, Draw, Experience, Need, Recipe, Scene, concatenate
+from assay.method import BIGRAMS, DISCARDED, Draw, Experience, Need, Recipe, Scene, Verifier, concatenate
 from assay.methods.int import HANDED, Collected, Corrections, Intervened, firsts, recipe
-from assay.parts.rollouts.hinted import FIRST_AGAIN
+from assay.parts import FIRST_AGAIN
 from assay.rollouts.text import written
-from assay.tasks.language.prompts import PromptTask
 
 FILE = probes.file_of(*[("a is 2\nb is 3\n#### 5", "5")] * 6)
 TRIES, HOPELESS = 3, 4

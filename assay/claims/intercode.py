@@ -11,8 +11,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
-from assay.core.errors import AssayError
+from assay.claims import About, Claims, Computed, Edit, Exact, Item, Measured, by_hand, probes, same_gradient
+from assay.method import AssayError
 from assay.core.record import InfraFault, Outcome, PolicyFault, Score
 from assay.methods.intercode import recipe
 from assay.sandbox.grading import Grade
@@ -20,7 +20,6 @@ from assay.sandbox.values import Calls, Completed, Job, Limits, ProgramFault, Re
 from assay.tasks.language import code_scores, sql
 from assay.tasks.language.code_sessions import CodeSession, read
 from assay.tasks.language.interpreters import Celled, Queried
-from assay.tasks.language.items import Item
 from assay.tasks.language.queries import COLUMNS, SUBMIT, Queries
 from assay.tasks.language.sql import SqlResult, rows_score
 

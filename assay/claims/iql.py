@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Claims, Edit, Exact, Measured, follows_schedule, gridworld, pendulum, probes
+from assay.claims import reads_dataset, steps
 from assay.method import CONTINUOUS, TABLE, iql, recipes
 from assay.parts import AdvantageRegression, Log, Logged, RecordedAction, ReturnRange
-from assay.tasks.control.pendulum import pendulum
-from assay.tasks.tabular.table import gridworld
 
 SPEC = probes.CHOICE_SPEC
 

@@ -14,11 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, probes
-from assay.claims.probes import steps
-from assay.core.slots import ALONE
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.claims import ALONE, About, Claims, Edit, Engine, Exact, Expect, Final, Measured, Placement, probes, steps
 from assay.method import AssayError, Discrete, Draw, Phase, Spec, random
 from assay.methods.iwocs import MaxMin, MaxMinQ, WorstRegime, iwocs, quick_dqn
 from assay.models import Greedy, Policy, Table

@@ -7,18 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Expect, Item, Loop, Measured, PromptTask
+from assay.claims import addition, by_hand, probes
 from assay.claims.probes.completions import Listed
 from assay.claims.probes.estimators import bandit_gradient_of
 from assay.claims.testbeds.language.enumerable import SIGNS, TOKENS
-from assay.engine.loop import Loop
 from assay.method import PLACES, Draw, Progress, Recipe, Scene, recipes
 from assay.methods.kimi_k1_5 import LengthReward, OftenFailed, RestartedAdam, any_length, recipe
 from assay.parts import Episodes
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.addition import addition
-from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.items import Item
 from assay.tasks.language.textfile import TextFile
 
 TASK = probes.listed(Item("q", "7", "7"), Item("p", "7", "7"))

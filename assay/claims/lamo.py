@@ -7,12 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import trajectories
+from assay.claims import About, Claims, Edit, Exact, Measured, cartpole, probes, same_gradient, trajectories
 from assay.method import CONTINUOUS, CONTROL, Preset, Recipe
 from assay.methods.lamo import LETTERS, TEXT, LanguageStack, LowRank, NextWord, Repeats, recipe
 from assay.parts import Log
-from assay.tasks.control.cartpole import cartpole
 
 SMALL, LOG = LanguageStack(8, 2, 2, rank=3, alpha=6.0), Log(3, noise=0.5)
 

@@ -10,14 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.engine.loop import Loop
+from assay.claims import About, Claims, Edit, Exact, Item, Loop, Measured, addition, by_hand, probes, sorting
 from assay.method import Draw, Recipe, Scene, Task, groups
 from assay.methods.laser import SilentDecoder, SpareConstant, SpareToken, balance, blended, finished, recipe
-from assay.tasks.language.addition import addition
-from assay.tasks.language.items import Item
 from assay.tasks.language.scratch import scratch
-from assay.tasks.language.sorting import sorting
 from assay.tasks.language.spare import spare_token
 
 

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Item, Measured, bandit, by_hand, probes
+from assay.claims import same_gradient
 from assay.claims.testbeds.language.elicitation import elicitation
 from assay.method import DISCARDED, Draw, Scene, recipes, text
 from assay.methods.latr import Branch, Diverging, Forks, decided, edits, grown, recipe
 from assay.parts import Episodes
 from assay.tasks.language.countdown import countdown
-from assay.tasks.language.items import Item
-from assay.tasks.tabular.bandit import bandit
 
 FORKS = Forks(lookahead=(2, 3), alike=0.6, longest=9)
 SHAPES = ((0.45, 0.35, 0.15, 0.05), (0.60, 0.35, 0.03, 0.02), (0.30, 0.24, 0.23, 0.23), (0.40, 0.38, 0.21, 0.01))

@@ -11,14 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import trajectories
+from assay.claims import About, Claims, Edit, Exact, Measured, cartpole, probes, same_gradient, trajectories
 from assay.claims.testbeds.control.darkroom import darkroom
-from assay.core.slots import Scene
-from assay.method import CONTINUOUS, CONTROL, Draw, Preset, Recipe, random
+from assay.method import CONTINUOUS, CONTROL, Draw, Preset, Recipe, Scene, random
 from assay.methods.lhf import ByHistory, HistoryOutputs, OnceADecision, recipe, resampled, utilities
 from assay.parts import Log
-from assay.tasks.control.cartpole import cartpole
 
 LOG = Log(3, noise=0.5)
 HISTORIES = ((0, 1, 2, 3, 4), (0, 3, 1, 4, 4), (0, 0, 0, 0, 0), (2, 0, 3, 1, 2))

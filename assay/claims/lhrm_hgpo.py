@@ -4,12 +4,10 @@
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, addition, by_hand, cartpole, probes
 from assay.claims.testbeds.language.formats import formats
 from assay.method import BIGRAMS, Experience, Recipe, recipes
 from assay.methods.lhrm_hgpo import MODES, ForcedFirst, HybridCredit, halves, is_best, opening_logp, recipe, tags
-from assay.tasks.control.cartpole import cartpole
-from assay.tasks.language.addition import addition
 
 TASK, DIGITS = addition(1), formats()
 

@@ -1,9 +1,8 @@
 """Claims of limit-of-rlvr: its loss by hand, exact and measured claims, mutants."""
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
-from assay.claims.metrics import sampled
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Loop, Measured, by_hand, probes
+from assay.claims import same_gradient, sampled
 from assay.claims.testbeds.language.sparse import many_ways
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Recipe, Task
 from assay.methods.limit_of_rlvr import Boundary, recipe
 from assay.statistics import passk

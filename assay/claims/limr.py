@@ -6,9 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Loop, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.ladder import dirty
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, AssayError, Preset, Recipe, Scene, State
 from assay.methods.limr import HANDED, NearTheMean, by_chance, impact, recipe, scores_of
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Item, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.evidence import evidence
 from assay.method import PLACES, Recipe
 from assay.methods.longrlvr import WithEvidence, f_measure, recipe
-from assay.tasks.language.items import Item
 
 TASK = probes.listed(Item("q", "</answer>", "", {"evidence": [3, 7]}), max_tokens=400)
 """A prompt whose evidence is 3 and 7, and whose answer is right if the completion ends with its tag."""

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.claims.probes import steps
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes, steps
 from assay.method import Progress, recipes
 from assay.methods.mdpo import MirrorDescent, off_policy, recipe
 from assay.parts import FreshSequences

@@ -9,16 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, cartpole, probes
 from assay.claims.probes.formulas import TABLE_SPEC, built, prepared
 from assay.claims.refining import Scripted
-from assay.core.verifier import Verifier
-from assay.method import DISCARDED, READING, Experience, Origin, Recipe, Scene, random, recipes
+from assay.method import DISCARDED, READING, Experience, Origin, Recipe, Scene, Verifier, random, recipes
 from assay.methods.mel import FAR, Contrasted, lesson_of, pairs_in, recipe
 from assay.ops.decoded import Written
 from assay.parts import Episodes
 from assay.rollouts.completions import Ends
-from assay.tasks.control.cartpole import cartpole
 
 TASK = probes.file_of(*[("a is 2\nb is 3\n#### 5", "5")] * 6)
 RIGHT, OTHER = "a is 2\nb is 3\n#### 5", "b is 3\na is 2\n#### 5"

@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Gain, Measured, PassAt, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Gain, Item, Measured, PassAt, PromptTask, by_hand, probes
+from assay.claims import same_gradient
 from assay.claims.testbeds.language.sparse import levels
 from assay.method import Recipe, Scene, recipes
 from assay.methods.model_task_alignment import Majority, OneStart, answers_of, incorrect, majority, negatives
 from assay.methods.model_task_alignment import one_example, random, recipe, rewarded, true, unclipped
 from assay.rollouts.text import ByteTokenizer
-from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.items import Item
 from assay.tasks.language.textfile import TextFile
 
 OLD = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64)

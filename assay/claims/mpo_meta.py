@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient, sorting
 from assay.method import LANGUAGE, Adam, Experience, Progress, Recipe, Scene
 from assay.methods.mpo_meta import LOOSE, Criterion, EvolvingRubric, Rubric, limit_exploited, points, recipe
 from assay.parts import Episodes, FromFunction
 from assay.tasks.language.proxy_strings import proxy_strings
-from assay.tasks.language.sorting import sorting
 
 
 TASK = proxy_strings()

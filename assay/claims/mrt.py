@@ -10,13 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Item, Measured, PromptTask, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.attempts import attempts
-from assay.core.answers import AnswerFormat
-from assay.method import BIGRAMS, DISCARDED, Draw, Experience, Recipe, Scene, Verifier, recipes
+from assay.method import BIGRAMS, DISCARDED, AnswerFormat, Draw, Experience, Recipe, Scene, Verifier, recipes
 from assay.methods.mrt import PaidProgress, Probed, recipe, some_progress
-from assay.tasks.language.items import Item
-from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import TextFile
 
 

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from math import cos, pi
 
-from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient, sorting
 from assay.method import AnswerFormat, Experience, Recipe, Verifier, marked_once
 from assay.methods.open_rs import recipe
 from assay.parts import Matches, Weighted, WeightedSum
-from assay.tasks.language.sorting import sorting
 from assay.tasks.language.thinking import thinking
 
 TAG = "\n</think>\n"

@@ -8,10 +8,9 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Final, Loop, Measured, by_hand, probes
 from assay.claims.testbeds.language.enumerable import DIGITS, TOKENS
 from assay.claims.testbeds.language.places import Keys, key_decisions
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, CreditWeight, Experience, Recipe
 from assay.methods.oreal import MeanOfAnswer, MeanOfChosen, TokenWeights, recipe, right_only
 from assay.parts import PairUp

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Computed, Edit, Exact, Measured, follows_schedule, probes
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Average, Claims, Computed, Edit, Exact, Measured, follows_schedule, probes
 from assay.method import Draw, Experience, Recipe
 from assay.methods.ota import ExpectileByTarget, ProposeSubgoal, TowardsSubgoal, gains, ota
 from assay.models import of_length_root

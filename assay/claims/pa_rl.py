@@ -7,16 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, reads_dataset, same_gradient, steps
-from assay.core.slots import ALONE
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.claims import ALONE, About, Claims, Edit, Engine, Exact, Measured, Placement, pendulum, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.method import CONTINUOUS, Box, Context, Draw, iql, random
 from assay.methods.pa_rl import Improve, ImprovedActions, Improving, diffusion, recipe
 from assay.models import ActionUnits
 from assay.parts import Log, ReturnRange
 from assay.parts.wrappers.choosing import hashed_uniform
-from assay.tasks.control.pendulum import pendulum
 
 SMALL = Improve(6, 3, 4, 0.2)
 

@@ -6,14 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient, steps
-from assay.core.slots import ALONE
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.claims import ALONE, About, Claims, Edit, Engine, Exact, Measured, Placement, pendulum, probes, same_gradient
+from assay.claims import steps
 from assay.method import CONTINUOUS, Box, Draw, Experience, td3_bc
 from assay.methods.prdc import NEAREST, NearNeighbour, Neighbours, Rows, recipe
 from assay.parts import Log, Logged
-from assay.tasks.control.pendulum import pendulum
 
 
 def transitions() -> Experience:

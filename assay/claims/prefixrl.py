@@ -6,14 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Exact, Final, Gain, Measured, by_hand, probes
+from assay.claims import About, Claims, Exact, Final, Gain, Item, Measured, PromptTask, by_hand, probes, sorting
 from assay.claims.probes.rollouts import small_policy
 from assay.method import PLACES, Draw, Experience, Recipe, Scene, recipes
 from assay.methods.prefixrl import FromPrefixes, own_solutions, recipe
 from assay.rollouts.text import CharacterTokenizer
-from assay.tasks.language.prompts import PromptTask
-from assay.tasks.language.items import Item
-from assay.tasks.language.sorting import sorting
 from assay.tasks.language.textfile import TextFile
 
 

@@ -12,16 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, PassAt, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, PassAt, addition, by_hand, cartpole, probes
+from assay.claims import sorting
 from assay.claims.probes.gradients import witness
 from assay.claims.probes.greedy import said
 from assay.method import LANGUAGE, Draw, Experience, Progress, Recipe, Scene, text
 from assay.methods.prerl_dsrl import WithoutPrompt, plain, recipe
 from assay.models import Policy, Transformer
 from assay.recipes.imitation import sft
-from assay.tasks.control.cartpole import cartpole
-from assay.tasks.language.addition import addition
-from assay.tasks.language.sorting import sorting
 
 TASK = addition(1)
 

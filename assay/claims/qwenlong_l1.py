@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Item, Measured, by_hand, chain, probes
+from assay.claims import same_gradient
 from assay.claims.testbeds.language.ladder import dirty
 from assay.method import READING, Draw, Experience, Progress, Recipe, Scene, State
 from assay.methods.qwenlong_l1 import ChatSame, Either, Growing, at_once, phased, recipe, stands_in
 from assay.parts import Pool
 from assay.tasks.language.household import household
-from assay.tasks.language.items import Item
-from assay.tasks.tabular.table import chain
 
 INPUTS = Scene(probes.prompts_of("a" * 15, "b" * 16, "c" * 63, "d" * 64, "e" * 3, "f" * 255))
 """With the start token these are inputs of 16, 17, 64, 65, 4 and 256 tokens."""

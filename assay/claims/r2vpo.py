@@ -6,8 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
-from assay.core.slots.scene import ALONE
+from assay.claims import ALONE, About, Area, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import same_gradient
 from assay.method import CONTINUOUS, PLACES, Experience, Recipe, recipes
 from assay.methods.r2vpo import FIXED, VARIANCE, FollowVariance, RatioVariance, recipe
 

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from assay.claims import DELAYED, About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
-from assay.claims import same_gradient, same_weights, steps
+from assay.claims import DELAYED, About, Claims, Edit, Exact, Measured, follows_schedule, pendulum, probes
+from assay.claims import reads_dataset, same_gradient, same_weights, steps
 from assay.method import CONTINUOUS, Recipe, td3_bc
 from assay.methods.rebrac import ClonedTwin, NearRecordedInTotal, recipe
 from assay.parts import Log
-from assay.tasks.control.pendulum import pendulum
 
 
 def losses_by_hand(seen: probes.Seen, actor_penalty: float = 0.05, critic_penalty: float = 0.01) -> dict[str, Tensor]:

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Edit, Exact, Measured, by_hand, probes
-from assay.core.slots.scene import ALONE
+from assay.claims import ALONE, About, Area, Claims, Edit, Exact, Measured, by_hand, probes
 from assay.method import STALE, Experience, random
 from assay.methods.rec import METHOD, EveryDecision, Importance, MaskedScore, OneSide, recipe
 

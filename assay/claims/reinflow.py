@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Gain, Measured, by_hand, probes, reads_dataset, steps
-from assay.claims.probes.formulas import built
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, built, by_hand, probes, reads_dataset, steps
 from assay.method import Experience, Recipe
 from assay.methods.reinflow import gaussian, reinflow
 from assay.models import Flow, Policy, walked

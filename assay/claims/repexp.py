@@ -6,14 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, addition, by_hand, probes
 from assay.claims.testbeds.language.enumerable import SIGNS
 from assay.claims.testbeds.language.places import key_decisions
 from assay.claims.testbeds.language.sparse import many_ways
 from assay.method import Experience, Need, Score, text
 from assay.methods.repexp import Elliptical, Sketch, coreset, leverage, projection, recipe
 from assay.models import Policy, Transformer
-from assay.tasks.language.addition import addition
 
 
 POOL = 256

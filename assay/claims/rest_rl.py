@@ -8,16 +8,14 @@ from itertools import accumulate
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Item, Loop, Measured, by_hand, probes
 from assay.claims.probes.rollouts import small_policy
 from assay.claims.testbeds.language.places import lock
-from assay.engine.loop import Loop
 from assay.method import DISCARDED, PLACES, Draw, Experience, Recipe, Scene, groups, random, recipes
 from assay.methods.dpo_q_function import PlannedDecoder
 from assay.methods.rest_rl import EqualParts, FromOwnBest, recipe
 from assay.parts import Episodes, FreshSequences, placed
 from assay.tasks.games.repeated import LEVELS
-from assay.tasks.language.items import Item
 
 SAID = {
     0: ("a\n.5", "b\n.5", "c\n.5", "d\n.5"),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Item, Measured, by_hand, probes, same_gradient, sorting
 from assay.claims.testbeds.language.formats import formats
 from assay.method import PLACES, Draw, Experience, Need, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods.retroagent import recipe
@@ -16,9 +16,7 @@ from assay.methods.retroagent.lessons import Lessons, SimilarityUtility, cosine_
 from assay.methods.retroagent.progress import Progress
 from assay.methods.retroagent.reflection import REFLECTED, OwnReflection, solved_example
 from assay.ops.random import uniform_tensor
-from assay.tasks.language.items import Item
 from assay.tasks.language.scratch import scratch
-from assay.tasks.language.sorting import sorting
 
 TASK = sorting(4)
 

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Item, Measured, by_hand, probes
 from assay.claims.refining import is_refined, length_of, with_refined, wrong_rows
 from assay.method import READING, Recipe, Scene, recipes
 from assay.methods.rgr_grpo import MissedItems, RubricShare, recipe, weights_of
 from assay.parts import Best, ByPattern, pattern_of
-from assay.tasks.language.items import Item
 
 RUBRIC = ({"item": "a"}, {"item": "two b", "pattern": "b.*b", "weight": 3}, {"item": "(", "weight": 0.5})
 TASK = probes.listed(*(Item(name, "7", "7", {"rubric": RUBRIC}) for name in "qpr"))

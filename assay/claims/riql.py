@@ -6,11 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Measured, probes, reads_dataset, same_gradient, same_weights, steps
+from assay.claims import About, Claims, Edit, Measured, cartpole, probes, reads_dataset, same_gradient, same_weights
+from assay.claims import steps
 from assay.method import Experience, iql
 from assay.methods.riql import QuantileOfCritics, RegressionByGain, recipe
 from assay.parts import Huber, Log
-from assay.tasks.control.cartpole import cartpole
 
 SPEC, TENTHS = probes.CHOICE_SPEC, Log(reward_scale=0.1)
 

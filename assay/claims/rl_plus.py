@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, Area, Claims, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, Area, Claims, Exact, Final, Measured, addition, by_hand, probes
 from assay.method import PLACES, Experience, Origin, Recipe, recipes
 from assay.methods.rl_plus import mixed, recipe
-from assay.tasks.language.addition import addition
 
 
 def data_with_demonstrations() -> Experience:

@@ -12,20 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Edit, Engine, Exact, Measured, Placement, by_hand, probes
+from assay.claims import same_gradient, sorting
 from assay.claims.probes.schedules import handed_on
 from assay.claims.testbeds.language.experts import experts
 from assay.claims.testbeds.language.places import Keys, key_decisions
-from assay.engine.engine import Engine
 from assay.engine.loop_metrics import count_sampled
-from assay.engine.placement import Placement
 from assay.method import DISCARDED, PLACES, Draw, Experience, Recipe, Scene, random, recipes
 from assay.methods.rlgf import RolledIn, RolledOut, aggrevated, check_rolled, d2lols, guided, recipe, rolled, rolled_out
-from assay.models.bodies.token_table import TokenTable
-from assay.models.model import Policy
+from assay.models import Policy, TokenTable
 from assay.parts import Among, Episodes
 from assay.rollouts.text import written
-from assay.tasks.language.sorting import sorting
 
 TASK = sorting(9)
 

@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Area, Claims, Edit, Exact, Measured, follows_schedule, pendulum, probes
+from assay.claims import same_gradient, steps
 from assay.method import Draw, Experience, Origin, Scene, rlpd
 from assay.methods.rlpd import recipe
 from assay.parts import Log, MaximizeSoftQ
-from assay.tasks.control.pendulum import pendulum
 
 
 def losses_by_hand(seen: probes.Seen, discount: float = 0.95) -> dict[str, Tensor]:

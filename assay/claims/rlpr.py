@@ -10,16 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
-from assay.core.slots import ALONE
-from assay.engine.loop import Loop
+from assay.claims import ALONE, About, Claims, Computed, Edit, Exact, Loop, Measured, bandit, by_hand, probes
+from assay.claims import same_gradient, sorting
 from assay.method import TABLE, Draw, Recipe, Scene, recipes
 from assay.methods.rlpr import ReasoningOnly, ReferenceProbability, recipe
 from assay.parts import Reduce, mean_probability
 from assay.parts.rewards.likelihood import likelihood
 from assay.tasks.language.scratch import scratch
-from assay.tasks.language.sorting import sorting
-from assay.tasks.tabular.bandit import bandit
 
 
 # ---------------------------------------------------------------------------------------------------- the reward

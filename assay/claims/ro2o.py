@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.claims import About, Claims, Dip, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
+from assay.claims import About, Claims, Dip, Edit, Exact, Measured, StageView, follows_schedule, probes, reads_dataset
 from assay.claims import same_gradient, same_weights, steps
-from assay.engine.engine import StageView
 from assay.method import CONTINUOUS, Copy, Draw, Recipe, recipes
 from assay.methods.ro2o import HANDED, LowerBySpread, Nearby, SmoothPolicy, SmoothValue, recipe
 from assay.models import ActionValue, Critic, Perceptron, Policy, SquashedGaussian

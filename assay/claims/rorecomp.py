@@ -8,9 +8,8 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Loop, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.ladder import free
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Draw, Experience, Preset, Recipe, Scene, recipes
 from assay.methods.rorecomp import Recomposed, comes_first, plain, recipe, without_others
 

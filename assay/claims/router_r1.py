@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, Average, Claims, Edit, Exact, Expect, Final, Item, Measured, by_hand, probes
 from assay.claims.testbeds.language.experts import best_alone, experts
 from assay.core.record import InfraFault, Outcome, PolicyFault
 from assay.method import BIGRAMS, Experience, Recipe, Scene, Score
 from assay.methods.router_r1 import Routed, calls_of, cheapness, recipe
 from assay.rollouts.text import ByteTokenizer
 from assay.tasks.language.dialogue import DialogueTask, laid_out
-from assay.tasks.language.items import Item
 from assay.tasks.language.partners import Reply
 from assay.tasks.language.queries import queries
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, cartpole, probes
 from assay.claims.testbeds.control.cost_corridor import within_budget
 from assay.method import Draw, Experience, Recipe, Scene, random, recipes, safe_ppo
 from assay.methods.safe_rl_review import lagrange, projected
 from assay.parts import Fragments
 from assay.parts.constraints.cost import ended_costs
-from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
 
 

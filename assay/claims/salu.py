@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Average, Claims, Exact, Expect, Item, Measured, by_hand, probes, same_gradient
 from assay.method import Verifier
 from assay.methods.salu import ABSTAINED, recipe
 from assay.parts import ByLabel
-from assay.tasks.language.items import Item
 
 TASK = probes.listed(Item("q", "7", "7", {"label": "answerable"}), Item("r", "n/a", "n/a", {"label": "unanswerable"}))
 

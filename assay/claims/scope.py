@@ -9,8 +9,7 @@ from assay.claims import About, AtEqual, Claims, Edit, Exact, Final, Measured, b
 from assay.method import BIGRAMS, Experience, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods import rl_plus
 from assay.methods.scope import recipe
-from assay.parts import Guided, Shaped, Spliced, longest_right, right_decisions
-from assay.parts.objectives.guided import is_foreign
+from assay.parts import Guided, Shaped, Spliced, is_foreign, longest_right, right_decisions
 from assay.tasks.language.steps import Stepwise, lines_after
 
 

@@ -4,15 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Exact, Measured, by_hand, probes
+from assay.claims import ALONE, About, Claims, Engine, Exact, Measured, Placement, addition, by_hand, probes, sorting
 from assay.claims.taught import distances, divergence_gap, teacher_gap, with_candidates
-from assay.core.slots.scene import ALONE
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
 from assay.method import Recipe, Scene, Verifier, recipes
 from assay.methods.sdpo import reading, recipe, with_feedback
-from assay.tasks.language.addition import addition
-from assay.tasks.language.sorting import sorting
 
 
 OUTCOMES, SIBLINGS = (1.0, 0.0, 1.0, 0.0, 1.0, 0.0), (2, 0, 0, None, None, None)

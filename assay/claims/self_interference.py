@@ -9,15 +9,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes
-from assay.claims import same_gradient
+from assay.claims import About, AtEqual, Average, Claims, Edit, Exact, Expect, Loop, Measured, addition, by_hand
+from assay.claims import cartpole, probes, same_gradient
 from assay.claims.testbeds.language.sparse import levels
-from assay.engine.loop import Loop
 from assay.method import BIGRAMS, Recipe, Scene, recipes
 from assay.methods.self_interference import Interference, log_changes, recipe
 from assay.parts import WithGreedy
-from assay.tasks.control.cartpole import cartpole
-from assay.tasks.language.addition import addition
 
 
 def step(success: float) -> torch.Tensor:

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import About, Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Exact, Measured, by_hand, probes, sorting
 from assay.method import Experience
 from assay.methods.self_redteam import FixedOpponents, recipe
 from assay.tasks.language.redteam import RedTeaming
-from assay.tasks.language.sorting import sorting
 
 SMALL = recipe().set("actor.width", 64).set("rollout.num_starts", 16)
 

@@ -6,15 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes, same_gradient, same_report
-from assay.claims import steps
-from assay.core.slots import ALONE
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.claims import ALONE, About, Claims, Edit, Engine, Exact, Measured, Placement, follows_schedule, pendulum
+from assay.claims import probes, same_gradient, same_report, steps
 from assay.method import MUJOCO, Draw, sac
 from assay.methods.simba import recipe
 from assay.models import Residual, ResidualNetworks
-from assay.tasks.control.pendulum import pendulum
 
 SPEC = probes.BOX_SPEC
 

@@ -7,13 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Gain, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Gain, Item, Measured, by_hand, probes, same_gradient
 from assay.method import Draw, Recipe, recipes
 from assay.methods.spct_grm import recipe
 from assay.parts import RightRanking
 from assay.parts.rewards.ranking import is_right
 from assay.tasks.language.judging import ERRORS, judging
-from assay.tasks.language.items import Item
 from assay.tasks.language.votes import Vote, mapped_back, sampled
 
 FIGURE = [(1, 5), (5, 6), (4, 8), (7, 6)]

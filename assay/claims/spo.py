@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Area, Claims, Exact, Measured, addition, by_hand, probes
 from assay.method import PLACES, AssayError, Experience, Recipe, Scene, recipes
 from assay.methods.spo import Chain, SegmentCredit, Tree, recipe
-from assay.tasks.language.addition import addition
 
 EDGES = ((0, 1), (1, 2), (0, 11), (11, 12), (0, -1), (0, -2), (1, -3), (1, -4), (11, -5), (11, -6))
 """Two answers of two segments from node 0, then two probes from each of the nodes 0, 1 and 11: (parent, branch)."""

@@ -5,7 +5,7 @@ Axes: B rows, T columns, N instances.
 
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, cartpole, probes, same_gradient
 from assay.claims.systems.answers import (
     Delayed, exponential, fragments, frames_a_second, late, unequal, wall_frames_a_second,
 )
@@ -16,7 +16,6 @@ from assay.methods.srl_system import recipe
 from assay.rollouts.async_stepping import stepped_apart
 from assay.runs.distributed.ledger import Ledger, WorkSchedule
 from assay.tasks.adapters.sleeping import sleeping_task
-from assay.tasks.control.cartpole import cartpole
 
 STEPS = 64
 

@@ -5,14 +5,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, cartpole, probes
 from assay.claims.probes.formulas import TABLE_SPEC, built, prepared
 from assay.claims.taught import distances, divergence_gap, teacher_gap, with_candidates
 from assay.method import Experience, Recipe
 from assay.methods import sdpo
 from assay.methods.srpo import RoutedTeacher, SharedDistil, Untaught, entropy_of, grpo_by_tokens, recipe
 from assay.parts import Distil
-from assay.tasks.control.cartpole import cartpole
 
 OUTCOMES, SIBLINGS = (1.0, 0.0, 1.0, 1.0, 1.0, 0.0), (None, 0, None, None, None, 3)
 """Answers of `taught.ROWS`: a wrong one beside two right ones, one beside one right; and what its teacher saw."""

@@ -6,14 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Claims, Edit, Exact, Measured, pendulum, probes, same_gradient, steps
 from assay.method import Draw, td3_bc
 from assay.methods.ss_orl import recipe
 from assay.parts import Completed, InverseDynamics, Log
 from assay.parts.sources.completed import Rows, lowest, windows
-from assay.tasks.control.pendulum import pendulum
 
 
 def positions(velocity: bool) -> Rows:

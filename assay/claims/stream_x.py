@@ -10,18 +10,14 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, leaky_relu
 from torch.nn.utils import parameters_to_vector
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, probes
-from assay.core.slots import ALONE
-from assay.engine.engine import Engine
+from assay.claims import ALONE, About, Average, Claims, Edit, Engine, Exact, Measured, Placement, cartpole, probes
 from assay.engine.loop import learn
-from assay.engine.placement import Placement
 from assay.method import Adam, Draw, Experience, ObGD, Progress, Recipe, Traced, random
 from assay.methods.stream_x.base import DISCOUNT, TRACE, stream_ac, stream_q
 from assay.methods.stream_x.losses import FitMoments, TracePolicy, TraceQ, TraceValue
 from assay.methods.stream_x.stream import Stream
 from assay.models import Critic, Perceptron, Policy
 from assay.parts import Fragments
-from assay.tasks.control.cartpole import cartpole
 
 
 def plain_ac(learning_rate: float = 1e-3) -> Recipe:

@@ -7,15 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, PassAt, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Item, Measured, PassAt, by_hand, cartpole, probes, sorting
 from assay.claims.refining import Scripted
-from assay.core.verifier import Verifier
-from assay.method import LANGUAGE, Origin, Recipe, Scene
+from assay.method import LANGUAGE, Origin, Recipe, Scene, Verifier
 from assay.methods.svs import FORM, SelfPosed, problem_in, recipe
 from assay.parts import Passes, Pool, Revisits
-from assay.tasks.control.cartpole import cartpole
-from assay.tasks.language.items import Item
-from assay.tasks.language.sorting import sorting
 
 TASK = probes.listed(*(Item(name, "7", "7") for name in "qprsu"))
 SOLVED = {"q": 1, "p": 4, "r": 0, "s": 5, "u": 8}

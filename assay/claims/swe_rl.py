@@ -9,12 +9,10 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Item, Measured, by_hand, probes, same_gradient, sorting
 from assay.claims.testbeds.language.repair import PATH, Repair, repair
 from assay.method import PLACES, Recipe, Scene, recipes
 from assay.methods.swe_rl import EditSimilarity, Matcher, diffs, edited, edits_in, recipe
-from assay.tasks.language.items import Item
-from assay.tasks.language.sorting import sorting
 
 BEFORE = "a = 1\nb = 2\nc = 3\nd = 4\n"
 TEN = "".join(f"v{number} = 0\n" for number in range(10))

@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Exact, Measured, by_hand, probes
+from assay.claims import About, Claims, Exact, Measured, addition, by_hand, probes
 from assay.method import STALE, Experience, Recipe, recipes
 from assay.methods.t_ppo import recipe
-from assay.tasks.language.addition import addition
 
 
 def in_windows() -> Experience:

@@ -16,7 +16,7 @@ from torch import Tensor
 from assay.claims import probes
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Score
-from assay.core.slots.scene import ALONE
+from assay.core.slots import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
 from assay.ops.divergences import jensen_shannon

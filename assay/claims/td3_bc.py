@@ -4,13 +4,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 
-from assay.claims import DELAYED, About, Claims, Edit, Exact, Measured, follows_schedule, probes, reads_dataset, steps
-from assay.datasets.recorded import with_statistics
-from assay.engine.engine import Engine
-from assay.engine.placement import Placement
+from assay.claims import DELAYED, About, Claims, Edit, Engine, Exact, Measured, Placement, follows_schedule, pendulum
+from assay.claims import probes, reads_dataset, steps, with_statistics
 from assay.method import D4RL, MUJOCO, td3_bc
 from assay.parts import Log, Logged, ValueSize
-from assay.tasks.control.pendulum import pendulum
 
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)
 

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Item, Measured, by_hand, probes, same_gradient
 from assay.claims.testbeds.language.rivals import FittedFirst, Rivals
 from assay.method import PLACES, Recipe, Scene, recipes, with_regularizers
 from assay.methods.think_rm import KL, PairwiseCredit, Refitted, of_judge, recipe
 from assay.parts import FromFunction, FunctionJudge, OutcomeJudge, margins
-from assay.tasks.language.items import Item
 
 ORDER = {"ab": 0.1, "ac": 7, "ad": 1, "bc": 2, "bd": 1, "cd": 1}
 

@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
-from assay.claims.probes import steps
+from assay.claims import About, Claims, Edit, Exact, Measured, cartpole, probes, same_gradient, steps
 from assay.method import CONTINUOUS, Scene, iql
 from assay.methods.traj_weighting import recipe, weights
 from assay.parts import Log
-from assay.tasks.control.cartpole import cartpole
 
 MIXED = (Log(95, noise=1.0, reward_scale=0.1), Log(5, noise=0.1, first=95, reward_scale=0.1))
 LOGS = (Log(8, noise=1.0), Log(4, noise=0.8, first=8, origin=9))

@@ -8,15 +8,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes, reads_dataset, same_gradient
+from assay.claims import About, Average, Claims, Edit, Exact, Measured, built, by_hand, pendulum, probes, reads_dataset
+from assay.claims import same_gradient
 from assay.claims.probes import BOX_SPEC, steps
-from assay.claims.probes.formulas import built
 from assay.method import Experience, Recipe
 from assay.methods.uni_o4.base import cloned, improved, uni_o4
 from assay.methods.uni_o4.losses import Ended, ModelScore
 from assay.methods.uni_o4.models import GaussianCommittee, WithinBounds
 from assay.methods.uni_o4.offline import Rising
-from assay.tasks.control.pendulum import pendulum
 
 
 def normals(actor: Any, seen: Tensor) -> Any:

@@ -7,15 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Measured, follows_schedule, probes, reads_dataset
-from assay.claims import same_gradient, steps
-from assay.claims.probes.formulas import built
+from assay.claims import About, Claims, Computed, Edit, Exact, Measured, built, follows_schedule, pendulum, probes
+from assay.claims import reads_dataset, same_gradient, steps
 from assay.engine import evaluation
 from assay.method import Context, Recipe
 from assay.methods.v_gps import diffusion, v_gps
 from assay.parts import BestOf, Log, ReturnRange
 from assay.parts.wrappers.choosing import Choosing, drawn
-from assay.tasks.control.pendulum import pendulum
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:

@@ -11,13 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, built, pendulum, probes, steps
 from assay.claims.fisor import with_costs
-from assay.claims.probes import steps
-from assay.claims.probes.formulas import built
 from assay.method import Recipe
 from assay.methods.v_ocbf import AffineMoves, Filtered, PredictChange, v_ocbf
-from assay.tasks.control.pendulum import pendulum
 
 
 def fields(model: Any, seen: Tensor) -> tuple[Tensor, Tensor]:

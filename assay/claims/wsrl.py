@@ -6,14 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Area, Claims, Dip, Edit, Exact, Measured, probes, reads_dataset, steps
-from assay.core.slots import ALONE
+from assay.claims import ALONE, About, Area, Claims, Dip, Edit, Exact, Measured, pendulum, probes, reads_dataset, steps
 from assay.method import CONTINUOUS, Draw, Experience, Recipe, Scene, rlpd
 from assay.methods.wsrl import LOG, from_scratch, offline, online, warmup_for, wsrl
 from assay.parts import RETURN, Calibrated, Log, OwnAction, Replay, returns_to_go
 from assay.parts.targets.one_step import chosen
 from assay.recipes.presets import GENERAL, MUJOCO
-from assay.tasks.control.pendulum import pendulum
 
 
 def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, follows_schedule, probes
+from assay.claims import About, Claims, Edit, Exact, Measured, built, follows_schedule, probes
 from assay.claims.probes import GOAL_BOX, GOAL_CHOICE, steps
-from assay.claims.probes.formulas import built
 from assay.method import CONTINUOUS, CONTROL, CriticLoss, Recipe, Spec
 from assay.methods.zero_shot_rl import CAREFUL, ON_MEASURES, vc_fb
 from assay.methods.zero_shot_rl.losses import ConservativeValues, MeasureLoss, Rows, forward_backward

@@ -13,10 +13,9 @@ Axes: B rows.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import LANGUAGE, AssayError, Experience, Method, Preset, Recipe, Scene, Task, recipes
+from assay.method import LANGUAGE, AssayError, Experience, Method, Preset, PromptTask, Recipe, Scene, Task, feedback_of
+from assay.method import gives_feedback, recipes
 from assay.parts import EntropyBonus, Feedback, FixedLength, Guided, Refined, Shaped, TrueAnswer, Unclipped
-from assay.tasks.language.feedback import feedback_of, gives_feedback
-from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)

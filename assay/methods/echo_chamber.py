@@ -15,20 +15,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import (
-    LANGUAGE,
-    AnswerFormat,
-    Experience,
-    Method,
-    Phase,
-    Prepare,
-    Preset,
-    Recipe,
-    Scene,
-    State,
-    groups,
-)
-from assay.method import recipes, with_policy, with_regularizers
+from assay.method import LANGUAGE, AnswerFormat, Experience, Method, Phase, Prepare, Preset, Recipe, Scene, State
+from assay.method import groups, recipes, with_policy, with_regularizers
 from assay.parts import CountModes, FreshSequences, KlToReference, LogLikelihood
 
 Modes = Mapping[str, str] | Callable[[AnswerFormat], Mapping[str, str]]

@@ -18,16 +18,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from assay.method import LANGUAGE, AssayError, Experience, Method, Origin, Preset, Recipe, ReplayableTask
-from assay.method import Rollout, Scene, Source, State, groups, recipes
-from assay.parts import Around, Episodes, FreshSequences, check_written, group_rows, in_order, need_fresh, together
-from assay.parts import unhinted
-from assay.parts.rollouts.hinted import FIRST_AGAIN, with_origin
+from assay.method import LANGUAGE, AssayError, Experience, Method, Origin, Preset, PromptTask, Recipe, ReplayableTask
+from assay.method import Rollout, Scene, Source, State, feedback_of, gives_feedback, groups, recipes, with_last_message
+from assay.parts import FAR, FIRST_AGAIN, Around, Episodes, FreshSequences, check_written, group_rows, in_order
+from assay.parts import need_fresh, together, unhinted, with_origin
 from assay.parts.rollouts.refined import FORM
-from assay.parts.rollouts.revisits import FAR
-from assay.rollouts.text import with_last_message
-from assay.tasks.language.feedback import feedback_of, gives_feedback
-from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)

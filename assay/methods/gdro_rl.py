@@ -20,8 +20,7 @@ from torch import Tensor
 
 from assay.method import LANGUAGE, AssayError, Credit, Experience, Method, Preset, PromptedTask, Recipe, Rollout, Scene
 from assay.method import State, groups, recipes, with_pool
-from assay.parts import Passes
-from assay.parts.rollouts.revisits import FAR
+from assay.parts import FAR, Passes
 
 EDGES = (0.1, 0.2, 0.4, 0.6, 0.8, 0.9)
 

@@ -20,12 +20,10 @@ import torch
 from torch import Tensor
 
 from assay.method import DISCARDED, LANGUAGE, RIGHT, AssayError, CheckedTask, Experience, Method, Phase, Preset, Recipe
-from assay.method import ResumableTask, Rollout, Scene, Source, State, concatenate, groups, has_turns, random
-from assay.method import recipes
-from assay.parts import PLAIN, Around, Demonstrations, Episodes, failed_groups, from_columns, need_fresh, need_steps
-from assay.parts import right_decisions, states
-from assay.parts.rollouts.hinted import FIRST_AGAIN
-from assay.rollouts.resumed_episodes import first_decisions
+from assay.method import ResumableTask, Rollout, Scene, Source, State, concatenate, first_decisions, groups, has_turns
+from assay.method import random, recipes
+from assay.parts import FIRST_AGAIN, PLAIN, Around, Demonstrations, Episodes, failed_groups, from_columns, need_fresh
+from assay.parts import need_steps, right_decisions, states
 
 HANDED = "corrections"
 """The name under which the first phase passes on what it collected."""

@@ -18,16 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, AssayError, Experience, Loss, Method, Need, Phase
-from assay.method import Preset, Recipe, Regularizer, Scene, State, TaskChange, View, Vocabulary, model_name, recipes
-from assay.models import Embedding, Policy, Stack, Transformer
-from assay.models.bodies.stacks import MAKES
+from assay.method import CONTINUOUS, CONTROL, LANGUAGE, TABLE, AssayError, Experience, Loss, Method, Need, Phase, Preset
+from assay.method import PromptTask, Recipe, Regularizer, Scene, State, TaskChange, View, Vocabulary, model_name
+from assay.method import recipes
+from assay.models import MAKES, Embedding, Policy, Stack, Transformer
 from assay.models.bodies.transformer import Trunk
 from assay.parts import Log
 from assay.rollouts.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
 from assay.tasks.language.items import Generator, Item
-from assay.tasks.language.prompts import PromptTask
 
 LETTERS, LONGEST, TEXT = "abcdefgh", 5, 16
 WORDS = CharacterTokenizer(LETTERS)

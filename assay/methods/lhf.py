@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from assay.method import CONTINUOUS, CONTROL, TABLE, Ask, AssayError, Draw, Experience, Method, Preset, Recipe, Scene
 from assay.method import Source, Spec, State, random, recipes
-from assay.models import CausalStack, Policy, Stack, Trajectory, TrajectoryOutputs
-from assay.models.bodies.stacks import MAKES
+from assay.models import MAKES, CausalStack, Policy, Stack, Trajectory, TrajectoryOutputs
 from assay.parts import Log, Windows
 
 

@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Credit, Experience, Groups, Method, Preset, Recipe, Rollout, Scene
-from assay.method import State, groups, recipes, text, unwrapped, with_policy
+from assay.method import LANGUAGE, AssayError, Copy, Credit, Experience, Groups, Method, Preset, PromptTask, Recipe
+from assay.method import Rollout, Scene, State, groups, recipes, text, unwrapped, with_policy
 from assay.parts import Clip, KlToReference, PolicyGradient, SequenceMean, group_rows
-from assay.tasks.language.prompts import PromptTask
 
 TIE = 1e-6
 """Scores that differ by less are equal: a margin is a decimal number, means are rounded."""

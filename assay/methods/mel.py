@@ -20,12 +20,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import DISCARDED, LANGUAGE, AssayError, CheckedTask, Experience, Method, Origin, Preset
-from assay.method import PromptedTask, Recipe, Rollout, Scene, State, Task, concatenate, groups, recipes
-from assay.parts import Among, Around, Episodes, LogLikelihood, PolicyGradient, SequenceMean, check_written, states
-from assay.parts.rollouts.hinted import FIRST_AGAIN, with_origin
+from assay.method import DISCARDED, LANGUAGE, AssayError, CheckedTask, Experience, Method, Origin, Preset, PromptedTask
+from assay.method import Recipe, Rollout, Scene, State, Task, concatenate, groups, recipes, with_last_message
+from assay.parts import FIRST_AGAIN, Among, Around, Episodes, LogLikelihood, PolicyGradient, SequenceMean, check_written
+from assay.parts import states, with_origin
 from assay.parts.rollouts.hints import HINT
-from assay.rollouts.text import with_last_message
 
 CONTEXT = "{prompt}\n\nwrong: {wrong}\nright: {right}\nlesson:\n"
 """What a lesson is learned after."""

@@ -17,12 +17,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from assay.method import LANGUAGE, AssayError, Curriculum, Experience, Method, Preset, Recipe, Reward, Scene, State
-from assay.method import Task, TextTask, Verifier, groups, recipes, with_policy, with_token_clip
+from assay.method import LANGUAGE, AssayError, Curriculum, Experience, Method, Preset, PromptTask, Recipe, Reward, Scene
+from assay.method import State, Task, TextTask, Verifier, groups, recipes, with_policy, with_token_clip
 from assay.parts import ByLabel, BySign, OfText, PolicyGradient, Revisits, Reweigh, TokenMean, Unclipped, noisy, placed
 from assay.statistics.passk import majority_vote
 from assay.tasks.language.arithmetic import final_answer
-from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.file_rows import Rows
 
 

@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Chat, Choice, Copy, Experience, Method, Preset, Recipe, Scene, State
-from assay.method import TextTask, hash_of_text, random, recipes
+from assay.method import LANGUAGE, AssayError, Chat, Choice, Copy, Experience, Method, Preset, PromptTask, Recipe, Scene
+from assay.method import State, TextTask, hash_of_text, random, recipes
 from assay.parts import KlInReward, OfText, on_last_decision
-from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.proxy_strings import ProxyStrings
 
 Rows = Sequence[Mapping[str, Any]]

@@ -17,11 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from assay.method import LANGUAGE, AssayError, Chat, Experience, Method, Preset, Recipe, Reward, Scene, State, TextTask
-from assay.method import groups, random, recipes, with_pool
-from assay.parts import PoolRule, Visited, in_passes
-from assay.parts.rewards.function import on_last_decision
-from assay.tasks.language.prompts import PromptTask
+from assay.method import LANGUAGE, AssayError, Chat, Experience, Method, Preset, PromptTask, Recipe, Reward, Scene
+from assay.method import State, TextTask, groups, random, recipes, with_pool
+from assay.parts import PoolRule, Visited, in_passes, on_last_decision
 
 Rows = Sequence[Mapping[str, Any]]
 ARTICLES, YES = ("a", "an", "the"), "yes"

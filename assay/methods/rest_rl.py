@@ -21,9 +21,7 @@ from torch import Tensor
 
 from assay.method import DISCARDED, LANGUAGE, AssayError, Draw, Experience, Method, Preset, Recipe, ResumableTask
 from assay.method import Rollout, Scene, Source, State, first_decisions, groups, random, recipes
-from assay.parts import Around, Episodes, FreshSequences, TextSteps, in_order, need_fresh, together
-from assay.parts.rollouts.hinted import FIRST_AGAIN
-from assay.parts.rollouts.revisits import FAR
+from assay.parts import FAR, FIRST_AGAIN, Around, Episodes, FreshSequences, TextSteps, in_order, need_fresh, together
 
 
 @dataclass(frozen=True)

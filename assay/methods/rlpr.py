@@ -19,12 +19,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Prepare, Preset, Recipe, Reward, Scene, Select
-from assay.method import State, answer_format_of, groups, logp_of, model_name, reasoned_answer, recipes, text
-from assay.method import with_policy
+from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Prepare, Preset, PromptTask, Recipe, Reward
+from assay.method import Scene, Select, State, answer_format_of, groups, logp_of, model_name, reasoned_answer, recipes
+from assay.method import text, with_policy
 from assay.parts import Clip, GroupDeviation, GroupMean, Matches, OutcomeCredit, PolicyGradient, Reduce, SequenceMean
 from assay.parts import Weighted, WeightedSum, mean_probability, on_last_decision
-from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)

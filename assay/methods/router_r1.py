@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from assay.method import LANGUAGE, AssayError, Experience, Method, Preset, Recipe, Reward, Scene, State, Verifier
-from assay.method import recipes, with_kl_in_reward
+from assay.method import LANGUAGE, AssayError, DialogueTask, Experience, Method, Preset, Recipe, Reward, Scene, State
+from assay.method import Verifier, recipes, with_kl_in_reward
 from assay.parts import Gae, placed
-from assay.tasks.language.dialogue import DialogueTask
 
 QUEUE, SAME, CHECKED = 1000, 1e-8, 64
 """Costs that are remembered, the spread below which all are alike, and prompts that are looked at before training."""

@@ -13,11 +13,9 @@ Axes: B rows, T columns, K candidates, V actions.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Phase, Preset, PromptedTask, Recipe
-from assay.method import Scene, State, groups, jensen_shannon, recipes
+from assay.method import LANGUAGE, AssayError, Copy, Experience, Method, Phase, Preset, PromptTask, PromptedTask, Recipe
+from assay.method import Scene, State, feedback_of, gives_feedback, groups, jensen_shannon, recipes
 from assay.parts import Distil, ShownTwice, SolvedTeacher, need_prompts
-from assay.tasks.language.feedback import feedback_of, gives_feedback
-from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import TooLong
-from assay.method import LANGUAGE, Experience, Method, Metric, Prepare, Preset, Recipe, Scene, State, logp_of
-from assay.method import model_name, recipes
+from assay.method import LANGUAGE, Experience, Method, Metric, Prepare, Preset, PromptTask, Recipe, Scene, State
+from assay.method import logp_of, model_name, recipes
 from assay.parts import WithGreedy
-from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,10 @@ from torch import Tensor
 
 from assay.method import LANGUAGE, AssayError, CheckedTask, CreditWeight, DemonstratedTask, Experience, Method, Origin
 from assay.method import Phase, Preset, PromptedTask, Recipe, ResumableTask, Rollout, Scene, Source, State, Task
-from assay.method import concatenate, groups, recipes, with_policy
-from assay.parts import Around, Clip, Demonstrations, Episodes, PolicyGradient, Reweigh, TokenMean
+from assay.method import concatenate, groups, recipes, with_last_message, with_policy
+from assay.parts import FIRST_AGAIN, Around, Clip, Demonstrations, Episodes, PolicyGradient, Reweigh, TokenMean
 from assay.parts import WithoutIdle, check_written, group_rows, in_order, next_starts, on_last_decision, states
-from assay.parts import unhinted
-from assay.parts.rollouts.hinted import FIRST_AGAIN, with_origin
-from assay.rollouts.text import with_last_message
+from assay.parts import unhinted, with_origin
 
 FORM = "{solution}\n\nwrite another problem that has the same answer:\n"
 FENCE = re.compile(r"```(?:\w*\n)?(.*?)```", re.DOTALL)

@@ -15,11 +15,10 @@ from typing import ClassVar
 
 import torch
 
-from assay.method import LANGUAGE, AssayError, Credit, Experience, Method, Preset, Recipe, Reward, Scene, State
-from assay.method import groups, recipes, with_regularizers
+from assay.method import LANGUAGE, AssayError, Credit, Experience, Method, Preset, PromptTask, Recipe, Reward, Scene
+from assay.method import State, groups, recipes, with_regularizers
 from assay.parts import FromFunction, KlToReference, OutcomeJudge, PairwiseJudge, RightRanking, SequenceMean, margins
 from assay.parts import on_last_decision
-from assay.tasks.language.prompts import PromptTask
 
 
 @dataclass(frozen=True)

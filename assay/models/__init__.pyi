@@ -21,7 +21,8 @@ from assay.models.bodies.reading_table import ReadingTable as ReadingTable
 from assay.models.bodies.residual import Residual as Residual, ResidualNetworks as ResidualNetworks
 from assay.models.bodies.standardised import Standardised as Standardised
 from assay.models.bodies.stacks import (
-    Blocks as Blocks, CausalStack as CausalStack, Embedding as Embedding, LinearTokens as LinearTokens, Stack as Stack,
+    Blocks as Blocks, CausalStack as CausalStack, Embedding as Embedding, LinearTokens as LinearTokens, MAKES as MAKES,
+    Stack as Stack,
 )
 from assay.models.bodies.table import Table as Table
 from assay.models.bodies.token_module import TokenModule as TokenModule

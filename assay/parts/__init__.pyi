@@ -127,8 +127,8 @@ from assay.parts.rollouts.episodes import (
 from assay.parts.rollouts.explore import EpsilonGreedy as EpsilonGreedy, GaussianNoise as GaussianNoise
 from assay.parts.rollouts.greedy import WithGreedy as WithGreedy
 from assay.parts.rollouts.hinted import (
-    Hinted as Hinted, failed_groups as failed_groups, hinted_groups as hinted_groups, in_order as in_order,
-    together as together, unhinted as unhinted,
+    FIRST_AGAIN as FIRST_AGAIN, Hinted as Hinted, failed_groups as failed_groups, hinted_groups as hinted_groups,
+    in_order as in_order, together as together, unhinted as unhinted, with_origin as with_origin,
 )
 from assay.parts.rollouts.hints import (
     Hint as Hint, InAnswer as InAnswer, InPrompt as InPrompt, before_answer as before_answer,
@@ -140,7 +140,7 @@ from assay.parts.rollouts.refined import (
     Best as Best, Chosen as Chosen, Every as Every, Feedback as Feedback, Refined as Refined,
     TrueAnswer as TrueAnswer, last_members as last_members,
 )
-from assay.parts.rollouts.revisits import Revisits as Revisits
+from assay.parts.rollouts.revisits import FAR as FAR, Revisits as Revisits
 from assay.parts.rollouts.spliced import (
     NO_ERROR as NO_ERROR, Spliced as Spliced, longest_right as longest_right, need_steps as need_steps,
     right_decisions as right_decisions,

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import AssayError, Chat, Choice, Experience, Reward, Scene, State, TextTask, groups
+from assay.method import AssayError, Chat, Choice, Experience, PromptTask, Reward, Scene, State, TextTask, groups
 from assay.methods.retroagent.reflection import Rows, said_in
 from assay.parts import on_last_decision
 from assay.tasks.language.dialogue import DialogueTask, MeasuredPartner
-from assay.tasks.language.prompts import PromptTask
 
 Shares = Callable[[Sequence[Mapping[str, Any]]], list[float]]
 """(rows as `TextTask.texts` describes them) -> which share of its subtasks each completed, from the row alone."""
