@@ -7,15 +7,9 @@ from functools import partial
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Measured, follows_schedule, probes, reads_dataset, same_gradient, steps
-from assay.method import CONTINUOUS, Experience, logged, recipes
+from assay.method import CONTINUOUS, logged, recipes
 from assay.methods.awac import OverOwnAction, recipe
 from assay.parts import Log, ReturnRange
-
-
-def transitions() -> Experience:
-    """Returns transitions with observations far from 0: some weights exceed 100."""
-    data = probes.transitions(num=64)
-    return data.with_columns(context={"observation": 6.0 * data.context["observation"]})
 
 
 def losses_by_hand(seen: probes.Seen, temperature: float = 1.0) -> dict[str, Tensor]:
@@ -38,10 +32,10 @@ CLONING = replace(recipes.bc(CONTINUOUS), source=logged(CONTINUOUS), actor=recip
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, transitions, probes.BOX_SPEC,
-                      1e-6),
+        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, probes.far_transitions,
+                      probes.BOX_SPEC, 1e-6),
         same_gradient("another temperature divides the advantage", partial(recipe, temperature=0.25),
-                      partial(losses_by_hand, temperature=0.25), transitions, probes.BOX_SPEC, 1e-6),
+                      partial(losses_by_hand, temperature=0.25), probes.far_transitions, probes.BOX_SPEC, 1e-6),
         follows_schedule("target critics follow at rate 0.005", recipe, {"actor": 1, "q": 1}),
         reads_dataset(lambda: recipe(log=Log(3)), scale=ReturnRange(),
                       name="a step's batches are rows of the dataset, rewards in units of the range of returns"),

@@ -6,7 +6,6 @@ Axes: B rows, T columns, N instances.
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, cartpole, probes, same_gradient
 from assay.claims.systems.answers import Delayed, exponential, fragments, frames_a_second, late, unequal
@@ -21,11 +20,6 @@ transitions = partial(probes.transitions, num=64)
 
 
 STEPS = 16
-
-
-def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    """Returns ppo's losses."""
-    return by_hand.ppo_losses(seen, 0.98, 0.9, 0.003 * by_hand.entropy(seen))
 
 
 def torques() -> Recipe:
@@ -102,7 +96,7 @@ def wall_speedup(seed: int) -> float:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradients are ppo's", recipe, losses_by_hand, probes.fragments),
+        same_gradient("its gradients are ppo's", recipe, by_hand.ppo_of_control, probes.fragments),
         same_gradient("with continuous actions its gradients are ppo's", torques, by_hand.ppo_of_torques, transitions,
                       probes.BOX_SPEC, of="continuous-control"),
         Exact("its default command steps four processes and waits for two of them",

@@ -11,17 +11,11 @@ from torch.func import functional_call
 
 from assay.claims import About, Claims, Edit, Exact, Measured, StageView, built, follows_schedule, probes, reads_dataset
 from assay.claims import same_gradient, steps
-from assay.method import Draw, Experience, Recipe
+from assay.method import Draw, Recipe
 from assay.methods.famo2o import ChooseBalance, FamilyPolicy, FamilyRegression, embedded, fine_tuned, recipe
 from assay.parts import AdvantageRegression, Log, ReturnRange
 
 SPEC = probes.BOX_SPEC
-
-
-def transitions() -> Experience:
-    """Returns transitions with observations far from 0: some weights exceed 100."""
-    data = probes.transitions(num=64)
-    return data.with_columns(context={"observation": 6.0 * data.context["observation"]})
 
 
 def features(c: Tensor) -> Tensor:
@@ -78,7 +72,7 @@ def acting_gap() -> float:
 
 def gap_to_iql() -> float:
     """Returns the gap of the loss of a family of the coefficient 3 to iql's loss of the same policy."""
-    engine, data = built(recipe(lowest=3.0, highest=3.0), SPEC), transitions()
+    engine, data = built(recipe(lowest=3.0, highest=3.0), SPEC), probes.far_transitions()
     rows = data.add({"row": torch.arange(len(data))})
     view = StageView(engine.models, rows, AdvantageRegression.needs, Draw(0))
     ours, base = (term(rows, view).sum for term in (FamilyRegression(), AdvantageRegression(3.0)))
@@ -99,9 +93,10 @@ def online(low: float = 1.0, high: float = 5.0) -> Recipe:
 HANDED = ("actor", "temperature", "value", "q", "q_target")
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, transitions, SPEC, 1e-6),
+        same_gradient("its gradients are those of the formulas", recipe, losses_by_hand, probes.far_transitions, SPEC,
+                      1e-6),
         same_gradient("online its coefficients are those that the balance model draws, its rewards a tenth", online,
-                      partial(losses_by_hand, online=True), transitions, SPEC, 1e-6),
+                      partial(losses_by_hand, online=True), probes.far_transitions, SPEC, 1e-6),
         Exact("it acts by the member that the mode of the balance model names", acting_gap, at_most=1e-9, of="acting"),
         Exact("a family of the coefficient 3 has the loss of iql", gap_to_iql, at_most=1e-9, illustrates=True),
         Exact("the features of the coefficient 8 are six numbers by hand", of_eight, at_most=1e-6, illustrates=True),

@@ -4,26 +4,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from assay.claims import Claims, Edit, Exact, built, has_two_modes, probes, reads_dataset, same_gradient, steps
 from assay.methods.flow_bc import recipe
 from assay.models.heads.flow import FlowPolicy
 from assay.parts import Denoising, Log
-
-
-def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
-    found: Tensor = actor.velocity.net(torch.cat((seen, steps.times(time), point), -1))
-    return found
-
-
-def loss_by_hand(seen: probes.Seen) -> Tensor:
-    data, uniform = seen.experience, seen.uniform(2, 3, tag=3)
-    time, start = uniform[..., :1].double(), steps.normal(uniform[..., 1:])
-    goal = (data.action - steps.CENTRE) / steps.HALF
-    point = (1 - time) * start + time * goal
-    found = velocity(seen.models["actor"], data.context["observation"], time, point)
-    return (found - (goal - start)).square().sum(-1)[data.mask].mean()
 
 
 def walk_gap(num: int = 10) -> float:
@@ -36,7 +21,7 @@ def walk_gap(num: int = 10) -> float:
         point = noise[:, 0]
         for k in range(num):
             time = torch.full((64, 1), k / num, dtype=torch.float64)
-            point = point + velocity(actor, seen, time, point) / num + 1e-3 * noise[:, k + 1]
+            point = point + steps.velocity(actor, seen, time, point) / num + 1e-3 * noise[:, k + 1]
         action, _ = actor.act({"observation": seen}, given)
         aim = steps.CENTRE + steps.HALF * point.detach().clamp(-1, 1)
         gap = probes.worst(gap, float((action.detach() - aim).abs().max()))
@@ -45,8 +30,8 @@ def walk_gap(num: int = 10) -> float:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradient is that of the formula", recipe, loss_by_hand, partial(probes.transitions, num=64),
-                      probes.BOX_SPEC, 1e-6),
+        same_gradient("its gradient is that of the formula", recipe, steps.matched_flow,
+                      partial(probes.transitions, num=64), probes.BOX_SPEC, 1e-6),
         Exact("an action is the end of ten Euler steps with noise of 0.001", walk_gap, at_most=1e-5),
         reads_dataset(lambda: recipe(log=Log(3))),
         *has_two_modes(recipe),

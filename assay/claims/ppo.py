@@ -2,19 +2,15 @@
 
 from functools import partial
 
-from torch import Tensor
 
 from assay.claims import About, Average, Claims, Edit, Exact, Measured, by_hand, probes, same_gradient
 from assay.method import CONTINUOUS, LANGUAGE, recipes
 
 
-def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    return by_hand.ppo_losses(seen, 0.98, 0.9, 0.003 * by_hand.entropy(seen))
-
-
 CLAIMS = Claims(
     claims=(
-        same_gradient("off-policy its gradients are the formula's", recipes.ppo, losses_by_hand, probes.fragments),
+        same_gradient("off-policy its gradients are the formula's", recipes.ppo, by_hand.ppo_of_control,
+                      probes.fragments),
         same_gradient(
             "with tokens its gradients are those of discount 1 and lambda 0.95",
             partial(recipes.ppo, LANGUAGE),

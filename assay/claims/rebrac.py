@@ -8,7 +8,7 @@ from assay.claims import DELAYED, About, Claims, Edit, Exact, Measured, follows_
 from assay.claims import reads_dataset, same_gradient, same_weights, steps
 from assay.method import CONTINUOUS, Recipe, td3_bc
 from assay.methods.rebrac import ClonedTwin, NearRecordedInTotal, recipe
-from assay.parts import Log
+from assay.parts import Log, smoothed_next
 
 
 def losses_by_hand(seen: probes.Seen, actor_penalty: float = 0.05, critic_penalty: float = 0.01) -> dict[str, Tensor]:
@@ -66,7 +66,6 @@ CLAIMS = Claims(
         Edit("the penalty towards this action", ClonedTwin.__call__, "action - after.action", "action - now.action"),
         Edit("the penalty's sign", ClonedTwin.__call__, "- self.penalty", "+ self.penalty"),
         Edit("the mean over dimensions", NearRecordedInTotal.size, "sum(-1)", "mean(-1)"),
-        Edit("smoothing without a limit", ClonedTwin.__call__, "noise.clamp(-self.noise_limit, self.noise_limit)",
-             "noise"),
+        Edit("smoothing without a limit", smoothed_next, "noise.clamp(-limit, limit)", "noise"),
     ),
 )

@@ -13,11 +13,6 @@ from assay.models import Flow, Policy, walked
 from assay.models.heads.flow import FlowPolicy
 
 
-def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
-    found: Tensor = actor.velocity.net(torch.cat((seen, steps.times(time), point), -1))
-    return found
-
-
 def deviation(actor: Any, seen: Tensor, time: Tensor) -> Tensor:
     """Returns sigma(s, t): 0.08^(1 - u) * 0.4^u, u in (0, 1)."""
     share = (actor.noise.net(torch.cat((seen, steps.times(time)), -1)).tanh() + 1) / 2
@@ -29,7 +24,8 @@ def steps_in(actor: Any, seen: Tensor) -> steps.Chain:
 
     def step(k: int, point: Tensor) -> torch.distributions.Normal:
         time = torch.full_like(seen[..., :1], k / 4)
-        return torch.distributions.Normal(point + velocity(actor, seen, time, point) / 4, deviation(actor, seen, time))
+        moved = point + steps.velocity(actor, seen, time, point) / 4
+        return torch.distributions.Normal(moved, deviation(actor, seen, time))
 
     return step
 
@@ -52,16 +48,6 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     return by_hand.ppo(data, logp, entropy, value, discount=0.95, gae_lambda=0.95)
 
 
-def matching_by_hand(seen: probes.Seen) -> Tensor:
-    """Returns the error of the velocity at a random time on the straight line from noise to the action."""
-    data, uniform = seen.experience, seen.uniform(2, 3, tag=3)
-    time, start = uniform[..., :1].double(), steps.normal(uniform[..., 1:])
-    goal = (data.action - steps.CENTRE) / steps.HALF
-    point = (1 - time) * start + time * goal
-    found = velocity(seen.models["actor"], data.context["observation"], time, point)
-    return (found - (goal - start)).square().sum(-1)[data.mask].mean()
-
-
 def walk_gap(recipe: Recipe) -> Tensor:
     """Returns the largest gap of sampled paths, actions and log-densities to Euler steps with noise, and without."""
     actor: Any = built(recipe, probes.BOX_SPEC).models["actor"]
@@ -80,7 +66,7 @@ def walk_gap(recipe: Recipe) -> Tensor:
 
 def matching_gap() -> float:
     first = reinflow().before[0].recipe
-    return probes.formula_gap(first, probes.transitions(num=64), matching_by_hand, probes.BOX_SPEC)
+    return probes.formula_gap(first, probes.transitions(num=64), steps.matched_flow, probes.BOX_SPEC)
 
 
 def cloning_by_hand(seen: probes.Seen) -> Tensor:

@@ -3,7 +3,6 @@
 Axes: B rows, T columns, N instances.
 """
 
-from torch import Tensor
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Measured, by_hand, cartpole, probes, same_gradient
 from assay.claims.systems.answers import (
@@ -18,11 +17,6 @@ from assay.runs.distributed.ledger import Ledger, WorkSchedule
 from assay.tasks.adapters.sleeping import sleeping_task
 
 STEPS = 64
-
-
-def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    """Returns ppo's losses."""
-    return by_hand.ppo_losses(seen, 0.98, 0.9, 0.003 * by_hand.entropy(seen))
 
 
 def other_bits() -> int:
@@ -66,7 +60,7 @@ def virtual_speedup(seed: int) -> float:
 
 CLAIMS = Claims(
     claims=(
-        same_gradient("its gradients are ppo's", recipe, losses_by_hand, probes.fragments),
+        same_gradient("its gradients are ppo's", recipe, by_hand.ppo_of_control, probes.fragments),
         Exact("its default command steps four processes and serves each as it answers",
               lambda: other_options("srl-system", env_workers=4, env_ready=1), equals=0.0, of="options"),
         Exact("a step is three epochs of four minibatches",

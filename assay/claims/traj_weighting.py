@@ -6,7 +6,6 @@ Axes: B sequences, T decisions.
 import math
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, cartpole, probes, same_gradient, steps
@@ -50,11 +49,7 @@ def foreign_rows() -> float:
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    step, models, out = steps.step_of(seen), seen.models, steps.output
-    gain = out(models["q_target"], step.now, step.action).amin(0) - out(models["value"], step.now)
-    logp = out(models["actor"], step.now).log_softmax(-1)[torch.arange(len(step.reward)), step.action]
-    cloned = -step.mean((3.0 * gain).exp().clamp(max=100.0).detach() * logp)
-    return {**steps.iql(seen, 0.99, 0.7), "actor": cloned}
+    return {**steps.iql(seen, 0.99, 0.7), "actor": steps.cloned_by_gain(seen)}
 
 
 CLAIMS = Claims(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from assay.method import CONTINUOUS, Box, Context, CriticLoss, CriticSpec, Experience, Loss, Method, Preset, Recipe
 from assay.method import Spec, Stage, Target, View, model_name, normal_sample, td3_bc
 from assay.models import ActionUnits, Critic, Perceptron, feature_size, features, need_box, perceptron
-from assay.parts import Log, NearRecorded, OfState, OverTransitions, Td
+from assay.parts import Log, NearRecorded, OfState, OverTransitions, Td, smoothed_next
 
 
 class Autoencoder(nn.Module):
@@ -112,10 +112,8 @@ class LowerOfAll(Target):
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Returns targets [B, T]."""
-        now, after, actor = batch.now, batch.after, view.model(self.actor)
-        action = actor.decide(after.context)
-        noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
-        action = actor.clamp(action + noise.clamp(-self.noise_limit, self.noise_limit) * actor.half_range)
+        now, after = batch.now, batch.after
+        action = smoothed_next(batch, view, self.actor, self.noise, self.noise_limit)
         values = [view.model(name)(after.context, action).amin(0) for name in (self.q, self.q_target)]
         return now.reward + self.discount * torch.minimum(*values) * ~now.terminal
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.method import CONTINUOUS, Experience, Method, Preset, Recipe, Target, View, model_name, normal_sample, td3_bc
+from assay.method import CONTINUOUS, Experience, Method, Preset, Recipe, Target, View, model_name, td3_bc
 from assay.models import ActionValue, Critic, Normalised, Perceptron
-from assay.parts import Log, MaximizeScaledQ, NearRecorded, Td
+from assay.parts import Log, MaximizeScaledQ, NearRecorded, Td, smoothed_next
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,9 @@ class ClonedTwin(Target):
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Returns targets [B, T]."""
-        now, after, actor = batch.now, batch.after, view.model(self.actor)
-        action = actor.decide(after.context)
-        noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
-        action = actor.clamp(action + noise.clamp(-self.noise_limit, self.noise_limit) * actor.half_range)
-        distance = ((action - after.action) / actor.half_range).square().sum(-1)
+        now, after = batch.now, batch.after
+        action = smoothed_next(batch, view, self.actor, self.noise, self.noise_limit)
+        distance = ((action - after.action) / view.model(self.actor).half_range).square().sum(-1)
         value = view.model(self.q)(after.context, action).amin(0) - self.penalty * distance * ~now.truncated
         return now.reward + self.discount * value * ~now.terminal
 

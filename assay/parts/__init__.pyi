@@ -180,6 +180,7 @@ from assay.parts.targets.labels import Label as Label, told_apart as told_apart
 from assay.parts.targets.one_step import (
     DoubleQ as DoubleQ, NextValue as NextValue, OwnAction as OwnAction, SmoothedTwin as SmoothedTwin,
     SoftTwin as SoftTwin, one_step_target as one_step_target, sampled_next as sampled_next,
+    smoothed_next as smoothed_next,
 )
 from assay.parts.targets.recorded import Column as Column, RecordedAction as RecordedAction
 from assay.parts.targets.worst import WorstToCome as WorstToCome

@@ -24,6 +24,12 @@ def goal_transitions(spec: Spec = GOAL_CHOICE, num: int = 64, dtype: torch.dtype
     return of_origins(replace(data, context=context), Origin.DATASET)
 
 
+def far_transitions() -> Experience:
+    """Returns transitions with observations far from 0: some weights exceed 100."""
+    data = transitions(num=64)
+    return data.with_columns(context={"observation": 6.0 * data.context["observation"]})
+
+
 def of_origins(data: Experience, *origins: Origin) -> Experience:
     """Returns the experience with rows of these origins, round and round."""
     return replace(data, source=torch.tensor([int(one) for one in origins]).repeat(len(data))[: len(data)])

@@ -76,6 +76,22 @@ def times(time: Tensor) -> Tensor:
     return torch.cat((2 * t - 1, angle.sin(), (2 * angle).sin(), (2 * angle).cos()), -1).double()
 
 
+def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
+    """Returns a flow's velocity at a point of its path."""
+    found: Tensor = actor.velocity.net(torch.cat((seen, times(time), point), -1))
+    return found
+
+
+def matched_flow(seen: Seen) -> Tensor:
+    """Returns the error of a flow's velocity at a random time on the straight line from noise to the action."""
+    data, uniform = seen.experience, seen.uniform(2, 3, tag=3)
+    time, start = uniform[..., :1].double(), normal(uniform[..., 1:])
+    goal = (data.action - CENTRE) / HALF
+    point = (1 - time) * start + time * goal
+    found = velocity(seen.models["actor"], data.context["observation"], time, point)
+    return (found - (goal - start)).square().sum(-1)[data.mask].mean()
+
+
 Chain = Callable[[int, Tensor], torch.distributions.Normal]
 """(number of the step, point) -> distribution of the next point of a path, [..., A]."""
 
@@ -166,6 +182,14 @@ def iql(seen: Seen, discount: float, level: float) -> dict[str, Tensor]:
     gain = output(models["q_target"], step.now, step.action).amin(0).detach() - output(models["value"], step.now)
     error = output(models["q"], step.now, step.action) - step.target(discount, output(models["value"], step.after))
     return {"value": step.mean(expectile(gain, level)), "q": step.mean(error.square()) / 2}
+
+
+def cloned_by_gain(seen: Seen, inverse_temperature: float = 3.0) -> Tensor:
+    """Returns IQL's loss of a policy of discrete actions: likelihoods weighted by e^(3 * gain), at most 100."""
+    step, models = step_of(seen), seen.models
+    gain = output(models["q_target"], step.now, step.action).amin(0) - output(models["value"], step.now)
+    logp = output(models["actor"], step.now).log_softmax(-1)[torch.arange(len(step.reward)), step.action]
+    return -step.mean((inverse_temperature * gain).exp().clamp(max=100.0).detach() * logp)
 
 
 def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -62,6 +62,15 @@ class DoubleQ(Target):
         return one_step_target(batch.now, value_next, self.discount)
 
 
+def smoothed_next(batch: Experience, view: View, actor: str, size: float, limit: float) -> Tensor:
+    """Returns a deterministic actor's actions in the next states, with clipped normal noise in half-ranges."""
+    model = view.model(actor)
+    action = model.decide(batch.after.context)
+    noise = size * normal_sample(view.uniform(action.shape, tag=2))
+    found: Tensor = model.clamp(action + noise.clamp(-limit, limit) * model.half_range)
+    return found
+
+
 @dataclass(frozen=True)
 class SmoothedTwin(Target):
     """y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477).
@@ -77,11 +86,8 @@ class SmoothedTwin(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        after, actor = batch.after, view.model(self.actor)
-        action = actor.decide(after.context)
-        noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
-        action = actor.clamp(action + noise.clamp(-self.noise_limit, self.noise_limit) * actor.half_range)
-        value_next = view.model(self.q)(after.context, action).amin(0)
+        action = smoothed_next(batch, view, self.actor, self.noise, self.noise_limit)
+        value_next = view.model(self.q)(batch.after.context, action).amin(0)
         return one_step_target(batch.now, value_next, self.discount)
 
 
