@@ -93,7 +93,7 @@ def beside_gap(log: Log | None = SMALL) -> float:
         wrong += float((told != int(Origin.DATASET) * is_logged).sum() + (batch.mask[:, 1] | ~batch.mask[:, 0]).sum())
         step = mine.context["observation"].double() @ torch.from_numpy(task.dynamics.mixing)  # type: ignore[union-attr]
         right = 0.98 ** (3.0 - step[:, 0, 3:8].argmax(1))
-        wrong += float(((mine.column("return")[:, 0] - right).abs() > 1e-6).sum())
+        wrong += float((~((mine.column("return")[:, 0] - right).abs() <= 1e-6)).sum())
         wrong += float((step[:, 1, 3:8].argmax(1) != step[:, 0, 3:8].argmax(1) + 1).sum())
         counts.update(keys(mine))
         drawn.update(keys(others))

@@ -36,7 +36,8 @@ def refuse_unknown(options: argparse.Namespace) -> None:
 
 def refuse_missing(tasks: list[str]) -> None:
     """Raises AssayError if a task is a file of rows, or a list of them, and one is not there."""
-    for path in (Path(path) for task in tasks for path in task.split(",")):
+    listed = [task.split(",") for task in tasks]
+    for path in (Path(path) for paths in listed if all(paths) for path in paths):
         if path.suffix in ROWS and not {":", "*"} & set(str(path)) and not path.exists():
             raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
 

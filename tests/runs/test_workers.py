@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -30,9 +31,10 @@ from assay.runs.signals import Stopped
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.loading import value_of
 from assay.runs.user_code.tools import tools_of
-from assay.runs.user_code.workers import crew, guard
+from assay.runs.user_code.workers import crew, guard, process
 from assay.runs.user_code.workers.process import Limits, Lost
 from assay.runs.user_code.workers.remote import RemoteClass, RemoteFunction, remote_class, remote_function
+from assay.runs.user_code.workers.serving import Request
 from assay.tasks.language.addition import addition
 from assay.tasks.language.tools import ToolUse, first_rows, with_tools
 
@@ -415,6 +417,27 @@ def test_a_call_that_overruns_loses_its_object_and_no_other(file: Path) -> None:
     assert counters(file)().sleep(0.0) != other.sleep(0.0), "the worker takes nothing further"
     slow.release()
     other.release()
+
+
+def test_an_object_that_is_collected_while_a_call_is_written_holds_nothing_up(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, left = (counters(file)() for _ in range(2))
+    asked, told, written = kept._target, list[Request](), process.write_frame
+
+    def collecting(pipe: int, message: bytes, check: Any) -> None:
+        told.append(pickle.loads(message))
+        kept._worker.drop(left._target)  # what the garbage collector does at any line
+        written(pipe, message, check)
+
+    monkeypatch.setattr(process, "write_frame", collecting)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(kept.step, "go").result(20.0)[0] == "GO"
+    monkeypatch.setattr(process, "write_frame", lambda *given: (told.append(pickle.loads(given[1])), written(*given)))
+    assert kept.step("on")[0] == "ON"
+    assert [(one.kind, one.target) for one in told] == [("method", asked), ("drop", left._target), ("method", asked)]
+    with pytest.raises(KeyError, match=str(left._target)):
+        left.step("the worker does not have it any more")
 
 
 def test_objects_whose_worker_ends_are_lost_and_others_are_made(file: Path) -> None:

@@ -175,6 +175,8 @@ def last_column(part: Any, case: TermCase) -> Iterator[str]:
     except AssayError:
         return
     less = evaluate(part, case, replace(filled, mask=case.batch.mask & ~last))
+    if not (more.sum.any() or less.sum.any()):  # a coefficient of 0 hides what is summed
+        return
     if gap(more.sum, less.sum) <= TIGHT and gap(more.count, less.count) > TIGHT:
         counts = f"the count goes from {shown(less.count)} to {shown(more.count)}"
         yield f"with {int(last.sum())} more decisions there {counts}, and the sum stays"

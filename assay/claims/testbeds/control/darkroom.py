@@ -58,7 +58,7 @@ class Darkroom:
         """Returns the goals of the split, [G, 2]: a quarter of the cells is held out."""
         line = np.arange(-self.reach, self.reach + 1)
         cells = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
-        cells = cells[np.abs(cells).sum(1) > 0]
+        cells = cells[cells.any(1)]
         cells = cells[random.permutation(Draw(0, (49,)), len(cells))]
         held_out = len(cells) // 4
         return cells[:held_out] if self.split else cells[held_out:]

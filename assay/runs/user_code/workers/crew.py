@@ -48,6 +48,8 @@ class Crew:
             for one in known:
                 if one.is_over:
                     one.close()
+                else:
+                    one.end_if_idle()
             there = [one for one in known if not one.is_over]
             some = [one for one in there if one.is_open]
             best = min(some, key=lambda one: one.load_now, default=None)

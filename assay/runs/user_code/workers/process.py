@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -77,6 +78,8 @@ class Worker:
         self.limits = limits
         self.calls: dict[int, WorkerCall] = {}
         self.objects: set[int] = set()
+        self.dropped: deque[int] = deque()
+        """Objects that nothing refers to any more, which the worker is told of before its next call."""
         self.numbers, self.writing = count(1), threading.Lock()
         self.is_over = self.is_retired = False
         self.end: dict[str, Any] = {}
@@ -229,6 +232,9 @@ class Worker:
         try:
             while not (is_ours := self.writing.acquire(timeout=TICK)):
                 check()
+            while self.dropped and not self.is_over:
+                drop = Request(0, "drop", "", {}, self.dropped.popleft(), False, b"")
+                write_frame(self.requests, pickle.dumps(drop), check)
             if not self.is_over:
                 write_frame(self.requests, message, check)
         except Overtime:  # half a message was written
@@ -294,13 +300,11 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------ objects
     def drop(self, target: int) -> None:
-        """Frees an object; asks for no answer."""
+        """Frees an object with the next call. The garbage collector may call this at any line of any thread, also while
+        that thread writes: it takes no lock and waits for nothing.
+        """
         self.objects.discard(target)
-        if not self.is_over:
-            with contextlib.suppress(Unanswered, KeyboardInterrupt):
-                request = Request(0, "drop", "", {}, target, False, b"")
-                self.write(pickle.dumps(request), WorkerCall("drop"), time.monotonic() + PONG)
-        self.end_if_idle()
+        self.dropped.append(target)
 
     def end_if_idle(self) -> None:
         """Ends a worker that has overrun once the others that share it are done."""
