@@ -96,6 +96,7 @@ from assay.recipes.value_range import (
 from assay.rollouts import text as text
 from assay.rollouts.completions import complete as complete
 from assay.rollouts.episodes import decided_again as decided_again
+from assay.rollouts.judgements import filled as filled
 from assay.rollouts.resumed_episodes import first_decisions as first_decisions
 from assay.rollouts.text import (
     hash_of_text as hash_of_text, is_last_true as is_last_true, with_last_message as with_last_message,

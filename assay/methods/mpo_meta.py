@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.method import LANGUAGE, AssayError, Chat, Choice, Copy, Experience, Method, Preset, PromptTask, Recipe, Scene
-from assay.method import State, TextTask, hash_of_text, random, recipes
+from assay.method import State, TextTask, filled, hash_of_text, random, recipes
 from assay.parts import KlInReward, OfText, on_last_decision
 from assay.tasks.language.proxy_strings import ProxyStrings
 
@@ -149,8 +149,8 @@ class ChatRubric(Choice):
     def judge(self, rubric: Rubric, rows: Rows) -> list[list[float | None]]:
         """Points of each row for each criterion."""
         criteria = written(rubric)
-        asked = [ASKED.replace("{criteria}", criteria).replace("{completion}", str(row["completion"])) for row in rows]
-        said = self.ask([one.replace("{prompt}", str(row["prompt"])) for one, row in zip(asked, rows, strict=True)])
+        shown = [{name: row[name] for name in ("prompt", "completion")} | {"criteria": criteria} for row in rows]
+        said = self.ask([filled(ASKED, one) for one in shown])
         return [[stated(one, answer) for one in rubric] for answer in said]
 
     def rewrite(self, rubric: Rubric, rollouts: Rows) -> Rubric:
@@ -160,7 +160,7 @@ class ChatRubric(Choice):
             f"Points: {row['score']:g}"
             for row in rollouts
         ]
-        asked = REWRITTEN.replace("{criteria}", written(rubric)).replace("{shown}", "\n\n".join(shown))
+        asked = filled(REWRITTEN, {"criteria": written(rubric), "shown": "\n\n".join(shown)})
         (said,) = self.ask([asked])
         found = tuple(Criterion(name, words, 1.0, int(most)) for name, most, words in LINE.findall(said) if int(most))
         return found or rubric

@@ -5,7 +5,7 @@ writes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from assay.core.errors import AssayError
 
@@ -56,8 +56,27 @@ def won(answer: str) -> float:
 
 def filled_pair(template: str, prompt: str, first: str, second: str) -> str:
     """Returns the template with a prompt and two answers in place of {prompt}, {first} and {second}."""
-    values = {"prompt": prompt, "first": first, "second": second}
-    return re.sub(r"\{(prompt|first|second)\}", lambda name: values[name[1]], template)
+    return filled(template, {"prompt": prompt, "first": first, "second": second})
+
+
+def filled(template: str, values: Mapping[str, object]) -> str:
+    """Returns the template with each value in place of its name in braces; names inside of a value stay, so that no
+    answer can bring the prompt, or the reference, into what a judge is shown of it.
+    """
+    return re.sub(rf"\{{({'|'.join(values)})\}}", lambda name: str(values[name[1]]), template)
+
+
+def numbered(lines: Iterable[object]) -> str:
+    """Returns lines with their numbers from 1."""
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def numbers_after(name: str, said: str) -> set[int] | None:
+    """Returns the numbers of the last list "NAME: 1, 3", an empty set after "NAME: none"; None without such a list.
+    `name` is a regular expression.
+    """
+    found = re.findall(rf"{name}\W*?:\W*(none|\d[\d,; and]*)", said, flags=re.IGNORECASE)
+    return set(map(int, re.findall(r"\d+", found[-1]))) if found else None
 
 
 def leading(scores: Sequence[int]) -> list[int]:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.method import AssayError, Chat, Choice, Experience, PromptTask, Reward, Scene, State, TextTask, groups
+from assay.method import AssayError, Chat, Choice, Experience, PromptTask, Reward, Scene, State, TextTask, filled
+from assay.method import groups
 from assay.methods.retroagent.reflection import Rows, said_in
 from assay.parts import on_last_decision
 from assay.tasks.language.dialogue import DialogueTask, MeasuredPartner
@@ -60,8 +61,7 @@ class ChatProgress(Choice):
 
     def __call__(self, rows: Rows) -> list[float]:
         """Shares from 0 to 1."""
-        told = [MUCH.replace("{completion}", said_in(row)) for row in rows]
-        said = self.ask([one.replace("{prompt}", str(row["prompt"])) for one, row in zip(told, rows, strict=True)])
+        said = self.ask([filled(MUCH, {"prompt": row["prompt"], "completion": said_in(row)}) for row in rows])
         found = [re.findall(r"[Ss]core\W{0,5}(\d+(?:\.\d+)?)", one) for one in said]
         return [min(float(one[-1]), 10.0) / 10.0 if one else 0.0 for one in found]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.method import DISCARDED, AssayError, Chat, Choice, ReplayableTask, Scene
+from assay.method import DISCARDED, AssayError, Chat, Choice, ReplayableTask, Scene, filled
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -35,9 +35,7 @@ def asked_about(rows: Rows, won: Sequence[bool]) -> list[str]:
     """What a model is asked about each attempt, of whole conversations where there are turns."""
     verdict = ["was right" if is_won else "was wrong" for is_won in won]
     return [
-        REFLECTED.replace("{verdict}", said)
-        .replace("{completion}", said_in(row))
-        .replace("{prompt}", str(row["prompt"]))
+        filled(REFLECTED, {"prompt": row["prompt"], "completion": said_in(row), "verdict": said})
         for row, said in zip(rows, verdict, strict=True)
     ]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from assay.core.errors import AssayError
 from assay.core.slots import Chat, Choice, ResumableTask, Task, TextTask
+from assay.rollouts.judgements import filled, numbered, numbers_after
 
 NUM_CHECKED = 32
 """Prompts whose rows are checked before a run."""
@@ -131,15 +132,11 @@ class ChatSteps(Choice):
 
     def asked(self, row: Mapping[str, Any]) -> str:
         """Returns what the model is asked."""
-        steps = "\n".join(f"{place}. {str(one).strip()}" for place, one in enumerate(row["written"], 1))
-        text = self.prompt.replace("{steps}", steps).replace("{answer}", str(row["answer"]))
-        return text.replace("{prompt}", str(row["prompt"]))
+        steps = numbered(str(one).strip() for one in row["written"])
+        return filled(self.prompt, {"prompt": row["prompt"], "answer": row["answer"], "steps": steps})
 
 
 def wrong_in(said: str, num: int) -> list[float] | None:
     """Returns 0 for each step that the last line `Wrong steps: ...` lists, 1 for the others; None without the line."""
-    found = re.findall(r"wrong steps?\W*?:\W*(none|\d[\d,; and]*)", said, flags=re.IGNORECASE)
-    if not found:
-        return None
-    wrong = {int(one) for one in re.findall(r"\d+", found[-1])}
-    return [float(place not in wrong) for place in range(1, num + 1)]
+    wrong = numbers_after("wrong steps?", said)
+    return None if wrong is None else [float(place not in wrong) for place in range(1, num + 1)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from assay.core.slots import Chat, Choice
+from assay.rollouts.judgements import filled, numbered, numbers_after
 
 Row = Mapping[str, Any]
 
@@ -72,14 +73,14 @@ class ByChat(RubricJudge):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"ask": meets_nothing},)
 
     def __call__(self, rows: Sequence[Row]) -> list[list[bool] | None]:
-        told = []
-        for row in rows:
-            items = "\n".join(f"{place}. {one['item']}" for place, one in enumerate(row["rubric"], 1))
-            text = WHICH.replace("{items}", items).replace("{completion}", str(row["completion"]))
-            told.append(text.replace("{prompt}", str(row["prompt"])))
-        found = [re.findall(r"\bmet\W*:\W*(none|[\d,; and]+)", one, flags=re.IGNORECASE) for one in self.ask(told)]
-        met = [set(map(int, re.findall(r"\d+", one[-1]))) if one else None for one in found]
+        met = [numbers_after(r"\bmet", said) for said in self.ask([asked(row) for row in rows])]
         return [
             None if own is None else [place in own for place in range(1, len(row["rubric"]) + 1)]
             for own, row in zip(met, rows, strict=True)
         ]
+
+
+def asked(row: Row) -> str:
+    """Returns what a chat model is asked about an answer."""
+    items = numbered(one["item"] for one in row["rubric"])
+    return filled(WHICH, {"prompt": row["prompt"], "completion": row["completion"], "items": items})

@@ -25,6 +25,7 @@ from assay.core.slots import Chat
 from assay.core.spaces import Spec
 from assay.core.verifier import COMPONENT
 from assay.rollouts import text
+from assay.rollouts.judgements import filled
 from assay.tasks.language.files import task_of_files
 from assay.tasks.language.items import FiniteItems, Item
 from assay.tasks.language.prompts import PromptTask
@@ -251,8 +252,7 @@ class SeedGame:
 
     def question(self, shown: str, answer: str) -> str:
         """Returns what the judge is asked about a game."""
-        values = {"prompt": shown, "completion": answer}
-        return re.sub(r"\{(prompt|completion)\}", lambda one: values[one[1]], LABELS)
+        return filled(LABELS, {"prompt": shown, "completion": answer})
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Returns role, prompt, thoughts, answer and reward; safe to print."""
