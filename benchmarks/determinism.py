@@ -254,6 +254,7 @@ def difference(one: Tensor | None, other: Tensor | None) -> str:
 def probes(device: str, dtype: torch.dtype, toy: bool) -> dict[str, Callable[[], Sequence[Tensor]]]:
     """Returns operations of an update by name, each a function that repeats it on the same inputs."""
     from assay.ops import output, packed_attention, repeats
+    from assay.ops.attention import Attention
 
     scale = 16 if toy else 1
     draw, many, width = seeded(0), 4096 // scale, 256
@@ -286,7 +287,7 @@ def probes(device: str, dtype: torch.dtype, toy: bool) -> dict[str, Callable[[],
                 "longest": torch.tensor([keys, keys])}  # fmt: skip
 
         def attended(heads: list[Tensor] = heads, plan: dict[str, Tensor] = plan) -> Sequence[Tensor]:
-            return torch.autograd.grad(packed_attention.attend(*heads, 0.125, plan).square().sum(), heads)
+            return torch.autograd.grad(packed_attention.attend(*heads, Attention(0.125), plan).square().sum(), heads)
 
         found[f"attention, {keys} keys"] = attended
     return found

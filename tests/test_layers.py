@@ -114,6 +114,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "open_arguments": {
         "assay/models/pretrained/causal.py: bypass": "transformers calls it with arguments of its own",
         "assay/models/pretrained/packed_layers.py: attention": "transformers calls it with arguments of its own",
+        "assay/models/pretrained/packed_layers.py: eager": "transformers calls it with arguments of its own",
     },
     "strings_that_select": {
         "assay/engine/placement.py: torch.device(self.device).type != 'cpu'": "PyTorch names kinds of devices by text",

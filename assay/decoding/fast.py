@@ -16,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Sampled
 from assay.core.spaces import Vocabulary
 from assay.decoding.kernels import Changed
-from assay.decoding.layers import Stack, stack_of
+from assay.decoding.layers import Stack, stack_of, trouble
 from assay.decoding.pages import Way
 from assay.decoding.scheduler import Sampler
 from assay.decoding.sessions import Session
@@ -33,6 +33,7 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     """
     stack = stack_of(actor) if isinstance(actor, Sampled) else None
     if stack is None or not stack.weight.is_cuda or not fits_kernels(stack):
+        say_why(actor, stack)
         return None
     rows = min(MOST_ROWS, max(8, sum(repeats)))  # more rows than that decode no faster, only with more memory
     reach = max(longest, max(map(len, prompts)) + longest)
@@ -50,6 +51,14 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     made = Sampler(stack, rows=rows, pages=pages_of(needed, room), longest=reach, page=page)
     actor.sampler.held = made
     return made
+
+
+def say_why(actor: Any, stack: Stack | None) -> None:
+    """Warns of a pretrained network that the sampler does not decode, and says why."""
+    network = getattr(actor, "network", None)
+    reason = trouble(network) if stack is None else f"no kernel has heads of {stack.head_size} in {stack.weight.dtype}"
+    if network is not None and (stack is None or stack.weight.is_cuda):
+        warnings.warn(f"{type(network).__name__} is decoded by its own cache, more slowly: {reason}", stacklevel=2)
 
 
 def pages_of(needed: int, room: int) -> int:

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from assay.ops.attention import Attention, attend
 
 
 @cache
@@ -30,13 +32,17 @@ def compiled() -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- small parts
-def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float) -> Tensor:
-    """Returns weight * x / sqrt(mean x^2 + epsilon), the mean in float32."""
-    if x_NW.is_cuda:
+def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float, shift: float = 0.0, is_wide: bool = False) -> Tensor:
+    """Returns (shift + weight) * x / sqrt(mean x^2 + epsilon), the mean in float32; the product too if `is_wide`."""
+    if x_NW.is_cuda and not is_wide and not shift:
         normed: Tensor = compiled().rms_norm(x_NW, weight_W, epsilon)
         return normed
     # As the networks' own code does: otherwise sampled and trained log-probabilities differ.
     wide = x_NW.to(torch.promote_types(x_NW.dtype, torch.float32))
+    if is_wide:
+        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)
+        return (scaled * (shift + weight_W.to(wide))).to(x_NW.dtype)
+    weight_W = shift + weight_W if shift else weight_W
     return weight_W * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x_NW.dtype)
 
 
@@ -55,34 +61,71 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- attention
-def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, grouped: bool) -> Tensor:
+class Seen(NamedTuple):
+    """Keys that N rows see: the pages that hold them [N, P], how many keys there are [N], and the place of each row's
+    query among these keys [N], which is beyond the last of a prompt.
+    """
+
+    table: Tensor
+    length: Tensor
+    query: Tensor
+
+
+def attend_all(query: Tensor, key: Tensor, value: Tensor, how: Attention) -> Tensor:
     """Computes causal attention of whole prompts, [G, H, T, D]."""
-    attend = torch.nn.functional.scaled_dot_product_attention
-    return attend(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
+    longest = query.shape[2]
+    if how.is_product and (not how.window or how.window >= longest):
+        whole = torch.nn.functional.scaled_dot_product_attention
+        return whole(query, key, value, is_causal=True, scale=how.scale, enable_gqa=query.shape[1] != key.shape[1])
+    time = torch.arange(longest, device=query.device)
+    return attend(query, key, value, how.within(time.unsqueeze(1) - time), how)
 
 
-def attend_parts(
-    query_NHD: Tensor, keys: Tensor, values: Tensor, table_NP: Tensor, length_N: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Returns (out [N, H, D] in float32, log-sum-exp [N, H]) over the first `length` keys of each row's pages; plain
+def attend_pages(query_NHD: Tensor, keys: Tensor, values: Tensor, shared: Seen, own: Seen, how: Attention) -> Tensor:
+    """Returns the attention of N rows over a prompt's pages and their own, [N, H, D]; plain PyTorch."""
+    parts = [attend_parts(query_NHD, keys, values, seen, how) for seen in (shared, own)]
+    if how.sinks is not None:  # a part without values
+        sink = how.sinks.to(parts[0][1]).expand_as(parts[0][1])
+        parts.append((torch.zeros_like(parts[0][0]), sink))
+    return merge(parts).to(query_NHD.dtype)
+
+
+def attend_parts(query_NHD: Tensor, keys: Tensor, values: Tensor, seen: Seen, how: Attention) -> tuple[Tensor, Tensor]:
+    """Returns (out [N, H, D] in float32, log-sum-exp [N, H]) over the keys of each row's pages that it sees; plain
     PyTorch.
 
     A row without keys gives 0 and minus infinity.
     """
     num, heads, size = len(query_NHD), query_NHD.shape[1], keys.shape[1]
     wide = torch.promote_types(query_NHD.dtype, torch.float32)
-    key = keys[table_NP].flatten(1, 2).to(wide)
-    value = values[table_NP].flatten(1, 2).to(wide)
+    table, place = seen.table, torch.arange(seen.table.shape[1] * size, device=query_NHD.device)
+    visible = place < seen.length.unsqueeze(1)
+    if how.window:
+        table, place = last_pages(seen, how.window, size)
+        visible = (place < seen.length.unsqueeze(1)) & how.within(seen.query.unsqueeze(1) - place)
+    key = keys[table].flatten(1, 2).to(wide)
+    value = values[table].flatten(1, 2).to(wide)
     group = heads // key.shape[2]
     query = query_NHD.to(wide).view(num, key.shape[2], group, -1)
-    score = torch.einsum("nkrd,nskd->nkrs", query, key) * scale
-    seen = torch.arange(table_NP.shape[1] * size, device=score.device) < length_N.unsqueeze(1)
-    score = score.masked_fill(~seen[:, None, None], -torch.inf)
+    score = how.capped(torch.einsum("nkrd,nskd->nkrs", query, key) * how.scale)
+    score = score.masked_fill(~visible[:, None, None], -torch.inf)
     total = score.logsumexp(-1)
     # A row without keys has total minus infinity, and -inf - -inf is NaN.
     share = torch.exp(score - total.nan_to_num(neginf=0.0).unsqueeze(-1))
     out = torch.einsum("nkrs,nskd->nkrd", share, value)
     return out.reshape(num, heads, -1), total.reshape(num, heads)
+
+
+def last_pages(seen: Seen, window: int, size: int) -> tuple[Tensor, Tensor]:
+    """Returns (pages [N, P], places of their keys [N, P * size]) in which the last `window` keys before the query are;
+    a page beyond the table has places beyond any length.
+    """
+    most = seen.table.shape[1]
+    num = min(most, -(-window // size) + 1)  # a window may begin inside a page
+    first = (seen.query + 1 - window).clamp(min=0) // size
+    which = first.unsqueeze(1) + torch.arange(num, device=first.device)
+    place = which.unsqueeze(2) * size + torch.arange(size, device=first.device)
+    return seen.table.gather(1, which.clamp(max=most - 1)), place.flatten(1)
 
 
 def merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:

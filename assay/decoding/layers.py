@@ -1,4 +1,4 @@
-"""Layers as decoding needs them: one interface for our transformer and for Llama-like networks of transformers.
+"""Layers as decoding needs them: one interface for our transformer and for described networks of transformers.
 
 Axes: N tokens, W width, H query heads, K key heads, D head size, R rank, V vocabulary. Weights are the trainer's own,
 never copied or merged: a low-rank adapter is two more products.
@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from assay.decoding import kernels
 from assay.models.bodies.transformer import Trunk
-
-KNOWN = ("llama", "qwen2", "qwen3", "mistral")
-STRETCHED = ("dynamic", "longrope")
-"""Rotary positions whose angles change with the longest text: a row would depend on its neighbours."""
+from assay.models.pretrained import description
+from assay.models.pretrained.description import Norm
+from assay.ops.attention import Attention
 
 
 @dataclass
@@ -41,13 +40,17 @@ class Stack(Protocol):
     num_heads: int
     num_key_heads: int
     head_size: int
-    scale: float
     identity: tuple[Any, ...]
     """See `identity_of`: steps that were recorded with another identity are invalid."""
+    is_static: bool
+    """Whether a step runs the same kernels whatever the numbers, so that it can be recorded."""
 
     @property
     def weight(self) -> Tensor:
         """A weight, for its dtype and device."""
+
+    def attention(self, layer: int) -> Attention:
+        """Returns what a layer's attention computes."""
 
     def embed(self, token_N: Tensor) -> Tensor:
         """Maps tokens to states [N, W]."""
@@ -79,12 +82,16 @@ class TrunkStack:
         self.trunk, self.blocks, self.identity = trunk, trunk.layers(), identity_of(actor)
         self.num_layers, self.head_size = len(self.blocks), trunk.head_size
         self.num_heads = self.num_key_heads = self.blocks[0].num_heads
-        self.scale = self.head_size**-0.5
+        self.how, self.is_static = Attention(self.head_size**-0.5), True
 
     @property
     def weight(self) -> Tensor:
         """The weight of the last norm."""
         return self.trunk.norm
+
+    def attention(self, layer: int) -> Attention:
+        """Returns causal attention over all tokens."""
+        return self.how
 
     def embed(self, token_N: Tensor) -> Tensor:
         """Maps tokens to states."""
@@ -115,24 +122,26 @@ class TrunkStack:
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-class LlamaStack:
-    """Llama, Qwen2, Qwen3, Mistral: RMS norms, rotary halves, grouped heads, gated MLP."""
+class PretrainedStack:
+    """A network of transformers as its description says: RMS norms, rotary halves, grouped heads, gated MLP."""
 
     def __init__(self, actor: Any) -> None:
         network = actor.network
-        config, base = network.config.get_text_config(), network.base_model
-        self.base, self.head, self.layers = base, network.get_output_embeddings(), list(base.layers)
-        self.temperature = actor.temperature
-        attention = self.layers[0].self_attn
-        self.num_layers, self.head_size = len(self.layers), int(attention.head_dim)
+        config, self.base, self.head = network.config, network.base_model, network.get_output_embeddings()
+        self.described, self.temperature = description.described(network), actor.temperature
+        self.of_heads, self.mlps = self.described.heads, self.described.mlps
+        self.num_layers, self.head_size = len(self.mlps), int(self.of_heads[0].module.head_dim)
         self.num_heads, self.num_key_heads = config.num_attention_heads, config.num_key_value_heads
-        self.scale, self.identity = float(attention.scaling), identity_of(network)
+        self.identity, self.is_static = identity_of(network), not any(mlp.experts for mlp in self.mlps)
 
     @property
     def weight(self) -> Tensor:
         """The weight of the last norm."""
-        weight: Tensor = self.base.norm.weight
-        return weight
+        return self.described.norm.weight
+
+    def attention(self, layer: int) -> Attention:
+        """Returns what a layer's attention computes."""
+        return self.of_heads[layer].how
 
     def embed(self, token_N: Tensor) -> Tensor:
         """Maps tokens to states."""
@@ -140,63 +149,82 @@ class LlamaStack:
         return state
 
     def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
-        """Returns cosines and sines, [N, D]."""
-        cos, sin = self.base.rotary_emb(self.weight, position_N.unsqueeze(0))
-        return cos[0], sin[0]
+        """Returns cosines and sines of each kind of angles in turn, [N, D]."""
+        return description.angles(self.base, self.described.kinds, self.weight, position_N)
+
+    def turns(self, layer: int, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Returns the layer's own cosines and sines."""
+        first = 2 * self.of_heads[layer].angles
+        return angles[first], angles[first + 1]
 
     def heads(self, layer: int, state_NW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns queries, keys and values before their norms and rotations."""
-        attention, norm = self.layers[layer].self_attn, self.layers[layer].input_layernorm
-        normed = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon)
+        attention = self.of_heads[layer].module
+        normed = normal(self.of_heads[layer].before, state_NW)
         parts = products(normed, attention.q_proj, attention.k_proj, attention.v_proj)
         query, key, value = (part.unflatten(1, (-1, self.head_size)) for part in parts)
         return query, key, value
 
-    def norms(self, layer: int) -> tuple[Any, Any] | None:
-        """Returns the norms of queries and keys, if the network has them (Qwen3)."""
-        attention = self.layers[layer].self_attn
-        return (attention.q_norm, attention.k_norm) if "q_norm" in attention._modules else None
-
     def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Applies norm, projections, norms of queries and keys if the network has them, and rotations."""
         query, key, value = self.heads(layer, state_NW)
-        norms = self.norms(layer)
+        norms = self.of_heads[layer].norms
         if norms is not None:
-            query = kernels.rms_norm(query, norms[0].weight, norms[0].variance_epsilon)
-            key = kernels.rms_norm(key, norms[1].weight, norms[1].variance_epsilon)
-        cos, sin = angles
+            query, key = normal(norms[0], query), normal(norms[1], key)
+        cos, sin = self.turns(layer, angles)
         return kernels.turned(query, cos, sin), kernels.turned(key, cos, sin), value
 
     def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: CachePlaces) -> Tensor:
-        """Applies norms, rotations and storing, in one kernel on a GPU."""
-        if not state_NW.is_cuda:
+        """Applies norms, rotations and storing, in one kernel on a GPU where it knows the norms."""
+        norms = self.of_heads[layer].norms
+        if not state_NW.is_cuda or (norms is not None and not norms[0].is_plain):
             query, key, value = self.project(layer, state_NW, angles)
             cache.store(key, value)
             return query
-        norms = self.norms(layer)
         weights = None if norms is None else (norms[0].weight, norms[1].weight)
-        epsilon = 0.0 if norms is None else norms[0].variance_epsilon
+        epsilon = 0.0 if norms is None else norms[0].epsilon
         placed: Tensor = kernels.compiled().place_heads(
-            self.heads(layer, state_NW), weights, epsilon, angles, cache.keys, cache.values, cache.page, cache.offset
-        )
+            self.heads(layer, state_NW), weights, epsilon, self.turns(layer, angles),
+            cache.keys, cache.values, cache.page, cache.offset,
+        )  # fmt: skip
         return placed
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
         """Adds the residuals and the gated MLP."""
-        block = self.layers[layer]
-        state = added(block.self_attn.o_proj, attended_NHD.flatten(1), state_NW)
-        norm, mlp = block.post_attention_layernorm, block.mlp
-        normed = kernels.rms_norm(state, norm.weight, norm.variance_epsilon)
-        return added(mlp.down_proj, kernels.gated(*products(normed, mlp.gate_proj, mlp.up_proj)), state)
+        heads, mlp = self.of_heads[layer], self.mlps[layer]
+        state = joined(heads.module.o_proj, attended_NHD.flatten(1), state_NW, heads.after)
+        normed = normal(mlp.before, state)
+        if mlp.experts is not None:
+            mixed = mlp.experts(normed)
+            return state.add_(mixed if mlp.after is None else normal(mlp.after, mixed))
+        gate, up = products(normed, mlp.module.gate_proj, mlp.module.up_proj)
+        inner = kernels.gated(gate, up) if mlp.activation is nn.functional.silu else mlp.activation(gate) * up
+        return joined(mlp.module.down_proj, inner, state, mlp.after)
 
     def logits(self, state_NW: Tensor) -> Tensor:
-        """Returns the output layer's products, summed and kept in float32."""
-        norm = self.base.norm
-        state, weight = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon), self.head.weight
-        state = state if self.temperature == 1.0 else state / self.temperature  # rounded as in `PretrainedActor.judged`
+        """Returns the output layer's products, summed and kept in float32, capped where the network does."""
+        state, weight, cap = normal(self.described.norm, state_NW), self.head.weight, self.described.cap
+        if self.temperature != 1.0 and not cap:
+            state = state / self.temperature  # rounded as in `PretrainedActor.judged`
         if state.is_cuda and state.dtype == torch.bfloat16:
-            return torch.mm(state, weight.t(), out_dtype=torch.float32)
-        return torch.nn.functional.linear(state, weight).to(torch.promote_types(state.dtype, torch.float32))
+            logits = torch.mm(state, weight.t(), out_dtype=torch.float32)
+        else:
+            logits = nn.functional.linear(state, weight).to(torch.promote_types(state.dtype, torch.float32))
+        return cap * torch.tanh(logits / cap) / self.temperature if cap else logits
+
+
+def normal(norm: Norm, state: Tensor) -> Tensor:
+    """Returns the normed state."""
+    if norm.is_plain:
+        return kernels.rms_norm(state, norm.weight, norm.epsilon)
+    return kernels.rms_norm(state, norm.weight, norm.epsilon, norm.shift, norm.is_wide)
+
+
+def joined(linear: Any, inner: Tensor, state: Tensor, norm: Norm | None) -> Tensor:
+    """Returns state + linear(inner), the second normed if there is a norm, in the state's own memory."""
+    if norm is None:
+        return added(linear, inner, state)
+    return state.add_(normal(norm, products(inner, linear)[0]))
 
 
 def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
@@ -289,28 +317,22 @@ def stack_of(actor: Any) -> Stack | None:
     """Returns the actor's layers if they are of a known kind, else None."""
     if isinstance(getattr(actor, "trunk", None), Trunk):
         return TrunkStack(actor)
-    network = getattr(actor, "network", None)
-    config = getattr(network, "config", None)
-    if (
-        network is None
-        or config is None
-        or config.model_type not in KNOWN
-        or getattr(config, "use_sliding_window", False)
-    ):
-        return None
-    plain = config.hidden_act == "silu" and not getattr(config, "sliding_window", None)
-    # Angles that depend on the longest text in a batch cannot be cached.
-    plain &= getattr(network.base_model.rotary_emb, "rope_type", "default") not in STRETCHED
-    return LlamaStack(actor) if plain and has_known_layers(network) else None
+    return PretrainedStack(actor) if not trouble(getattr(actor, "network", None)) else None
+
+
+def trouble(network: Any) -> str:
+    """Returns why a network is not decoded here; empty if it is."""
+    return description.trouble(network) or ("" if has_known_layers(network) else "it has layers of another kind")
 
 
 def has_known_layers(network: Any) -> bool:
     """Returns whether every layer that is multiplied here is known, and the output layer is one matrix alone."""
-    head, layers = network.get_output_embeddings(), network.base_model.layers
-    linears = [
-        linear
-        for layer in layers
-        for block, names in ((layer.self_attn, "q k v o"), (layer.mlp, "gate up down"))
-        for linear in (block.get_submodule(f"{name}_proj") for name in names.split())
-    ]
-    return type(head) is nn.Linear and head.bias is None and all(map(is_known, linears))
+    head, found = network.get_output_embeddings(), list[bool]()
+    for layer in network.base_model.layers:
+        found += [is_known(layer.self_attn.get_submodule(f"{name}_proj")) for name in "qkvo"]
+        experts = description.experts_of(layer.mlp)
+        if experts is None:
+            found += [is_known(layer.mlp.get_submodule(f"{name}_proj")) for name in ("gate", "up", "down")]
+        else:  # the network's own code, without adapters
+            found += [type(one).__module__.startswith("transformers.") for one in (experts.router, experts.module)]
+    return type(head) is nn.Linear and head.bias is None and all(found)

@@ -5,9 +5,11 @@ Tensors have one entry a row that is computed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from assay.decoding.kernels import Changed
@@ -50,6 +52,18 @@ class CachedRow:
     def start(self, result: int, said: list[int]) -> None:
         """Starts a new result, of which `said` tokens exist already."""
         self.result, self.time, self.begun, self.looked, self.said = result, 0, 0, 0, said
+
+
+def spots(prompts: Sequence[Prompt], longest: int, page: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns each token's (place among prompts right-padded to `longest`, time, page), and the last one of each
+    prompt.
+    """
+    lengths = torch.tensor([len(prompt.tokens) for prompt in prompts])
+    spot = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
+    pages = torch.tensor([page for prompt in prompts for page in prompt.pages])
+    first = torch.tensor([0, *(len(prompt.pages) for prompt in prompts)]).cumsum(0)
+    time = spot % longest
+    return spot, time, pages[first[spot // longest] + time // page], lengths.cumsum(0) - 1
 
 
 class Way(NamedTuple):

@@ -11,6 +11,7 @@ On a GPU a step is one CUDA graph for each batch size; every `interval` steps th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.decoding import kernels
 from assay.decoding.graphs import SIZES, Graphs, clusters
+from assay.decoding.kernels import Seen
 from assay.decoding.layers import CachePlaces, Stack
-from assay.decoding.pages import CachedRow, Ledger, Look, Prompt, Way
+from assay.decoding.pages import CachedRow, Ledger, Look, Prompt, Way, spots
 from assay.decoding.results import Results, Versions
 from assay.ops.decoded import Ended, Stop, Written
 
@@ -47,12 +49,9 @@ class Sampler:
         self.ledger = Ledger(rows, pages, page)
         self.num_rows, self.longest, self.most = rows, longest, -(-longest // page) + 1
 
-        def whole(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.int64, device=self.device)
-
+        whole = partial(torch.zeros, dtype=torch.int64, device=self.device)
         with torch.no_grad():
             self.angles = stack.angles(torch.arange(self.most * page, device=self.device))
-
         # The last place of each is for padding, which reads and writes there.
         self.table, self.prompt_table = whole(rows + 1, self.most), whole(rows + 1, self.most)
         self.length, self.prompt_length = whole(rows + 1), whole(rows + 1)
@@ -258,14 +257,8 @@ class Sampler:
     def prefill_together(self, prompts: list[Prompt], longest: int) -> None:
         """Runs one pass over concatenated prompts; only attention sees them right-padded."""
         stack, num = self.stack, len(prompts)
-        lengths = torch.tensor([len(prompt.tokens) for prompt in prompts])
-        spot = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
-        time = spot % longest
-        pages = torch.tensor([page for prompt in prompts for page in prompt.pages])
-        first = torch.tensor([0, *(len(prompt.pages) for prompt in prompts)]).cumsum(0)
-        page = pages[first[spot // longest] + time // self.page].to(self.device)
-        offset, position = (time % self.page).to(self.device), time.to(self.device)
-        last, spot = (lengths.cumsum(0) - 1).to(self.device), spot.to(self.device)
+        spot, position, page, last = (some.to(self.device) for some in spots(prompts, longest, self.page))
+        offset = position % self.page
         angles = tuple(some.index_select(0, position) for some in self.angles)
         state = stack.embed(self.index([token for prompt in prompts for token in prompt.tokens]))
 
@@ -277,10 +270,9 @@ class Sampler:
         for layer in range(stack.num_layers):
             query, key, value = stack.project(layer, state, angles)
             self.keys[layer][page, offset], self.values[layer][page, offset] = key, value
-            heads = padded(query), padded(key), padded(value)
-            attended = kernels.attend_all(*heads, scale=stack.scale, grouped=stack.num_heads != stack.num_key_heads)
-            attended = attended.transpose(1, 2).flatten(0, 1)
-            state = stack.finish(layer, state, attended if len(state) == len(attended) else attended[spot])
+            attended = kernels.attend_all(padded(query), padded(key), padded(value), stack.attention(layer))
+            rows = attended.transpose(1, 2).flatten(0, 1)
+            state = stack.finish(layer, state, rows if len(state) == len(rows) else rows[spot])
         for prompt, own in zip(prompts, state[last], strict=True):
             prompt.state = own
 
@@ -345,6 +337,12 @@ class Sampler:
         position = self.prompt_length[self.prompt_of[place]] + length
         return Look(token, page, length % self.page, length + 1, position)
 
+    def seen(self, look: Look, place: Tensor) -> tuple[Seen, Seen]:
+        """Returns the keys that the rows at `place` see: of their prompts, and their own."""
+        whose = self.prompt_of[place]
+        shared = Seen(self.prompt_table[whose], self.prompt_length[whose], look.position)
+        return shared, Seen(self.table[place], look.seen, look.seen - 1)
+
     def forward(self, look: Look, place: Tensor, rows: Tensor, prompt: Tensor) -> Tensor:
         """Returns states after the tokens of `look`, of the rows at `place`, and stores their keys and values in the
         pages. `rows` [C, M] and `prompt` [C] are the clusters of rows with one prompt.
@@ -359,13 +357,11 @@ class Sampler:
         for layer in range(stack.num_layers):
             keys, values = self.keys[layer], self.values[layer]
             query = stack.place(layer, state, angles, CachePlaces(keys, values, look.page, look.offset))
-            if query.is_cuda:
-                attended = kernels.compiled().attend(query, keys, values, shared, own, stack.scale, splits)
+            how = stack.attention(layer)
+            if query.is_cuda and how.is_plain:
+                attended = kernels.compiled().attend(query, keys, values, shared, own, how.scale, splits)
             else:
-                owner = self.prompt_of[place]
-                both = ((self.prompt_table[owner], self.prompt_length[owner]), (self.table[place], look.seen))
-                parts = [kernels.attend_parts(query, keys, values, *whose, stack.scale) for whose in both]
-                attended = kernels.merge(parts).to(query.dtype)
+                attended = kernels.attend_pages(query, keys, values, *self.seen(look, place), how)
             state = stack.finish(layer, state, attended)
         return state
 
@@ -391,10 +387,11 @@ class Sampler:
         place = torch.full((size,), self.num_rows)  # padding up to a size whose graph is recorded
         place[: len(active)] = torch.tensor([row.place for row in active])
         rows, prompt = clusters([row.prompt.place for row in active], size, self.members, self.num_rows)
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and self.stack.is_static:
             self.graphs.replay(self.way, place, rows, prompt, num)
         else:
+            inputs = [some.to(self.device) for some in (place, rows, prompt)]
             for _ in range(num):
-                self.step(place, rows, prompt)
+                self.step(*inputs)
         for row in active:
             row.time, row.length = row.time + num, row.length + num  # upper bounds: the device stopped at a row's end

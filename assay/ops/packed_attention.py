@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from assay.core.errors import AssayError
+from assay.ops import attention
+from assay.ops.attention import Attention
 from assay.ops.packing import Pack, sees
 
 FAST = (torch.bfloat16, torch.float16)
@@ -25,7 +27,7 @@ LARGEST_HEAD = 256
 def plan(pack: Pack, is_fast: bool, device: torch.device) -> dict[str, Tensor]:
     """Returns the arguments of `attend` besides queries, keys and values, for all layers."""
     if not is_fast:
-        return {"allowed": sent(sees(pack.piece_N, pack.follows_N), device)}
+        return {"allowed": sent(sees(pack.piece_N, pack.follows_N), device), "position": sent(pack.position_N, device)}
     longest = torch.tensor([int(some.diff().max()) for some in (pack.begin, pack.begin_key)])
     numbers = {name: getattr(pack, name) for name in ("begin", "begin_key", "key_M", "own_N", "copies_PC")}
     return {"longest": longest, **{name: sent(some, device) for name, some in numbers.items()}}
@@ -36,17 +38,18 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def attend(query_NHE: Tensor, key_NKE: Tensor, value_NKE: Tensor, scale: float, plan: dict[str, Tensor]) -> Tensor:
-    """Returns the attention output, [N, H, E]."""
+def attend(query_NHE: Tensor, key_NKE: Tensor, value_NKE: Tensor, how: Attention, plan: dict[str, Tensor]) -> Tensor:
+    """Returns the attention output, [N, H, E]. AssayError where the kernel of the plan does not compute it."""
     if "allowed" in plan:
         query, key, value = (some.transpose(0, 1).unsqueeze(0) for some in (query_NHE, key_NKE, value_NKE))
-        is_grouped = query.shape[1] != key.shape[1]
-        attended = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=plan["allowed"], scale=scale, enable_gqa=is_grouped
-        )
-        return attended.squeeze(0).transpose(0, 1)
+        allowed, position = plan["allowed"], plan["position"]
+        if how.window:
+            allowed = allowed & how.within(position.unsqueeze(1) - position)
+        return attention.attend(query, key, value, allowed, how).squeeze(0).transpose(0, 1)
+    if not how.is_plain:
+        raise AssayError("windows, soft caps and sinks have no kernel for packed rows. Set packed=False")
     numbers = (plan[name] for name in ("begin", "begin_key", "key_M", "own_N", "copies_PC", "longest"))
-    attended, _ = attend_packed(query_NHE, key_NKE, value_NKE, *numbers, scale)
+    attended, _ = attend_packed(query_NHE, key_NKE, value_NKE, *numbers, how.scale)
     return attended
 
 

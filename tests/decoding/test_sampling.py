@@ -16,6 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.decoding import kernels
 from assay.decoding.fast import sampled
+from assay.decoding.kernels import Seen
 from assay.decoding.layers import products, stack_of
 from assay.decoding.pages import Way
 from assay.decoding.scheduler import Sampler
@@ -24,6 +25,7 @@ from assay.models.bodies.transformer import Transformer
 from assay.models.heads.categorical import Categorical
 from assay.models.model import Policy
 from assay.ops import random
+from assay.ops.attention import Attention
 from assay.rollouts.completions import complete
 from assay.runs import catalogue
 
@@ -177,7 +179,7 @@ def test_attention_in_parts_is_attention() -> None:
     query, keys, values = (torch.randn(shape, dtype=torch.float64) for shape in ((3, 4, 8), (9, 5, 2, 8), (9, 5, 2, 8)))
     table = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 0]])
     first, second = torch.tensor([0, 7, 15]), torch.tensor([3, 15, 1])
-    parts = [kernels.attend_parts(query, keys, values, table[order], some, 0.3)
+    parts = [kernels.attend_parts(query, keys, values, Seen(table[order], some, some), Attention(0.3))
              for order, some in (([0, 1, 2], first), ([2, 0, 1], second))]  # fmt: skip
     merged = kernels.merge(parts)
     for row, other in enumerate([2, 0, 1]):
@@ -191,7 +193,8 @@ def test_attention_in_parts_is_attention() -> None:
 
 def test_a_row_without_keys_is_zero_and_weighs_nothing() -> None:
     query, pages = torch.ones(1, 2, 4), torch.ones(2, 3, 2, 4)
-    out, total = kernels.attend_parts(query, pages, pages, torch.tensor([[1]]), torch.tensor([0]), 1.0)
+    nothing = Seen(torch.tensor([[1]]), torch.tensor([0]), torch.tensor([0]))
+    out, total = kernels.attend_parts(query, pages, pages, nothing, Attention(1.0))
     assert bool((out == 0).all())
     assert bool((total == -torch.inf).all())
 

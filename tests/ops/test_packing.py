@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from assay.ops import packed_attention, packing
+from assay.ops.attention import Attention
 
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -162,7 +163,7 @@ def test_copied_prompts_are_seen_as_shared_ones(group: Tensor | None, monkeypatc
     for is_fast in (False, True):
         own = [some.clone().requires_grad_() for some in heads]
         plan = packed_attention.plan(pack, is_fast, torch.device("cpu"))
-        attended = packed_attention.attend(own[0], own[1], own[2], 0.3, plan)
+        attended = packed_attention.attend(own[0], own[1], own[2], Attention(0.3), plan)
         found.append([attended.detach(), *torch.autograd.grad(attended, own, slope)])
     for plain, copied in zip(*found, strict=True):
         torch.testing.assert_close(copied, plain)

@@ -5,6 +5,7 @@ Axes: N packed tokens, H heads, K heads of keys, E head size, W width.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,9 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
+from assay.models.pretrained.description import attention_of
 from assay.ops import packed_attention, packing
+from assay.ops.attention import Attention
 
 NAME = "packed_or_"
 """Prefix of our attention's name, before the name of the network's own, which still serves rows that are not packed."""
@@ -36,26 +39,44 @@ def attention(
     plan = {name.removeprefix(PLAN): some for name, some in options.items() if name.startswith(PLAN)}
     if not plan:
         return before(module, query, key, value, mask, **options)
-    scaling = options.pop("scaling", None)
-    for name, some in options.items():
-        if not name.startswith(PLAN) and name not in WITHOUT_EFFECT and some is not None:
-            raise AssayError(f"attention with {name}={some} does not support packed rows. Set packed=False")
     narrow = value.dtype
     if torch.is_autocast_enabled(value.device.type):
         narrow = torch.get_autocast_dtype(value.device.type)
     heads = [some.squeeze(0).transpose(0, 1).to(narrow) for some in (query, key, value)]
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return packed_attention.attend(heads[0], heads[1], heads[2], scale, plan).unsqueeze(0), None
+    return packed_attention.attend(heads[0], heads[1], heads[2], asked(module, query, options), plan).unsqueeze(0), None
+
+
+def asked(module: Any, query: Tensor, options: dict[str, Any]) -> Attention:
+    """Returns what a layer's attention computes by its description; AssayError if the layer asks for anything else."""
+    scaling = options.get("scaling")
+    how = attention_of(module) or Attention(query.shape[-1] ** -0.5 if scaling is None else scaling)
+    known = {"scaling": how.scale, "sliding_window": how.window, "softcap": how.cap}
+    for name, some in options.items():
+        if some is None or name in WITHOUT_EFFECT or name.startswith(PLAN):
+            continue
+        if some is not how.sinks and (isinstance(some, Tensor) or known.get(name) != some):
+            raise AssayError(f"attention with {name}={some} does not support packed rows. Set packed=False")
+    if how.window and options.get("sliding_window") is None:
+        raise AssayError(f"attention does not use its window of {how.window}. Set packed=False")
+    return how
+
+
+def eager(module: Any, *heads: Tensor, **options: Any) -> Any:
+    """Calls the attention of the network's own code."""
+    return sys.modules[type(module).__module__].eager_attention_forward(module, *heads, **options)
 
 
 def prepare(network: Any) -> bool:
-    """Replaces the network's attention by ours; returns False if it is not one of transformers' own."""
+    """Replaces the network's attention by ours; returns False if it is not one of transformers' own, or written out
+    (eager) where there is a faster one.
+    """
     library, config = require("transformers", "language"), network.base_model.config
     name = config._attn_implementation.removeprefix(NAME)
     known, masks = library.AttentionInterface._global_mapping, library.AttentionMaskInterface._global_mapping
-    if name not in known or name not in masks:
+    before = eager if name == "eager" and not network._supports_sdpa else known.get(name)
+    if before is None or name not in masks:
         return False
-    library.AttentionInterface.register(NAME + name, partial(attention, known[name]))
+    library.AttentionInterface.register(NAME + name, partial(attention, before))
     library.AttentionMaskInterface.register(NAME + name, masks[name])
     config._attn_implementation = NAME + name
     return True

@@ -1,0 +1,180 @@
+"""Architectures of transformers, tiny and random: the sampler, padded and packed scores give the log-probabilities of
+the network's own forward pass, in texts longer than any window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need
+from assay.core.spaces import Vocabulary
+from assay.decoding.fast import sampled
+from assay.decoding.layers import stack_of
+from assay.decoding.pages import Way
+from assay.decoding.scheduler import Sampler
+from assay.models.pretrained.causal import PretrainedActor
+from assay.rollouts import text
+from tests.optional import Optional
+
+transformers = Optional("transformers")
+
+WORDS = Vocabulary(50, pad=0, bos=1, eos=2)
+SIZES = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 8,
+    "num_key_value_heads": 2, "max_position_embeddings": 96, "initializer_range": 0.3, "vocab_size": 50,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+GEMMA = {"layer_types": MIXED, "sliding_window": 5, "query_pre_attn_scalar": 12}
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", {}),
+    "qwen3": ("Qwen3", {}),
+    "gemma3": ("Gemma3Text", GEMMA),
+    "gemma3 with capped logits": ("Gemma3Text", {**GEMMA, "final_logit_softcapping": 4.0}),
+    "gemma2": ("Gemma2", {**GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0}),
+}
+NORMED = {"num_local_experts": 4, "num_experts_per_tok": 2}
+ARCHITECTURES |= {
+    "mistral with a window": ("Mistral", {"sliding_window": 5}),
+    "smollm3": ("SmolLM3", {"no_rope_layers": [1, 0, 1]}),
+    "smollm3 with windows": (
+        "SmolLM3",
+        {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 5, "layer_types": MIXED},
+    ),
+    "mixtral": ("Mixtral", {**NORMED, "sliding_window": 5}),
+    "qwen3 moe": ("Qwen3Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
+                               "norm_topk_prob": False, "mlp_only_layers": [1]}),
+    "gpt-oss": ("GptOss", {**NORMED, "layer_types": MIXED, "sliding_window": 5}),
+}  # fmt: skip
+TURNS: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 3.0},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
+}
+ARCHITECTURES |= {
+    f"llama, {kind} angles": ("Llama", {"rope_parameters": {"rope_type": kind, "rope_theta": 10_000.0, **more}})
+    for kind, more in TURNS.items()
+}
+PROMPTS = [[1, *range(5, 14)], [1, 7], [1, *range(20, 33)], [1, *range(8, 14)]]
+NEW = 16
+LIMIT = torch.tensor([16, 9, 12, 16, 16, 3, 16, 14])
+EVERYTHING = frozenset({Need.LOGP, Need.ENTROPY, Need.LOGITS, Need.HIDDEN})
+
+
+@cache
+def actor_of(name: str) -> Any:
+    """Its norms' weights and sinks are not those of the start, so that none of them is without effect."""
+    kind, settings = ARCHITECTURES[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**{**SIZES, **settings})
+    network = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for key, value in network.named_parameters():
+        if value.dim() == 1:
+            value.data.add_(0.3 * torch.randn(value.shape))
+            assert "inv_freq" not in key
+    return PretrainedActor(WORDS, network)
+
+
+@torch.no_grad()
+def own_logp(actor: Any, tokens: list[int]) -> Tensor:
+    """Log-probabilities [T - 1, V] after each token of one text, by the network alone."""
+    logits = actor.network(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, :-1]
+    return logits.div(actor.temperature).log_softmax(-1)
+
+
+def batch_of(written: list[list[int]], whose: list[int]) -> Experience:
+    batch = text.written([PROMPTS[prompt] for prompt in whose], written, torch.arange(len(whose)), WORDS.pad)
+    return replace(batch, group=torch.tensor(whose))
+
+
+@cache
+def written_by(name: str, rows: int, pages: int) -> tuple[list[list[int]], list[Tensor]]:
+    """Two samples of each prompt by the sampler: tokens and log-probabilities."""
+    stack = stack_of(actor_of(name))
+    assert stack is not None
+    one = Sampler(stack, rows=rows, pages=pages, longest=40, page=4, interval=3)
+    uniform = torch.rand(8, NEW, generator=torch.Generator().manual_seed(1))
+    found = one.sample(PROMPTS, [2] * 4, uniform, LIMIT, Way(-1))
+    assert len(one.ledger.free) == pages - 1
+    ends = found.length.tolist()
+    return ([row[:end].tolist() for row, end in zip(found.tokens, ends, strict=True)],
+            [row[:end] for row, end in zip(found.logp, ends, strict=True)])  # fmt: skip
+
+
+# rows, pages: all at once; rows that wait and lose their pages
+@pytest.mark.parametrize(("rows", "pages"), [(8, 99), (3, 22)])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_sampler_gives_the_networks_own_log_probabilities(name: str, rows: int, pages: int) -> None:
+    actor, (tokens, logp) = actor_of(name), written_by(name, rows, pages)
+    for row, (own, mine) in enumerate(zip(tokens, logp, strict=True)):
+        prompt = PROMPTS[row // 2]
+        expected = own_logp(actor, prompt + own)[len(prompt) - 1 :].gather(1, torch.tensor(own).unsqueeze(1))
+        torch.testing.assert_close(mine, expected.squeeze(1), atol=1e-4, rtol=0)
+    assert len({tuple(own) for own in tokens}) == 8
+    assert tokens == written_by(name, 8, 99)[0], "who waits changes no token"
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_scores_of_padded_and_packed_rows_are_the_networks_own(name: str, is_packed: bool) -> None:
+    actor = actor_of(name)
+    tokens, _ = written_by(name, 8, 99)
+    batch = batch_of(tokens, [row // 2 for row in range(8)])
+    assert not is_packed or actor.pack()
+    try:
+        scored = actor.score(batch, EVERYTHING).logp
+    finally:
+        actor.is_packed = False
+    for row, own in enumerate(tokens):
+        prompt = PROMPTS[row // 2]
+        expected = own_logp(actor, prompt + own)[len(prompt) - 1 :].gather(1, torch.tensor(own).unsqueeze(1))
+        torch.testing.assert_close(scored[row][batch.mask[row]], expected.squeeze(1), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_gradients_of_packed_rows_are_those_of_padded_ones(name: str) -> None:
+    actor, found = actor_of(name), []
+    batch = batch_of(written_by(name, 8, 99)[0], [row // 2 for row in range(8)])
+    weight = torch.linspace(-1.0, 1.0, batch.mask.numel()).view(batch.mask.shape)
+    for is_packed in (False, actor.pack()):
+        actor.is_packed = is_packed
+        loss = (actor.score(batch, EVERYTHING).logp * weight).sum()
+        found.append(torch.autograd.grad(loss, list(actor.parameters())))
+    actor.is_packed = False
+    for one, other in zip(*found, strict=True):
+        assert float((one - other).norm()) <= 1e-4 * max(1.0, float(one.norm()))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_left_padded_decoding_by_the_networks_own_cache_is_the_same(name: str) -> None:
+    actor = actor_of(name)
+    decoder = actor.decoder(PROMPTS, [1] * 4, 2)
+    first = decoder.logits().log_softmax(-1)
+    decoder.push(torch.tensor([9, 8, 7, 6]))
+    for row, prompt in enumerate(PROMPTS):
+        own = own_logp(actor, [*prompt, 9 - row, 3])[-2:]
+        torch.testing.assert_close(first[row], own[0], atol=1e-4, rtol=0)
+        torch.testing.assert_close(decoder.logits().log_softmax(-1)[row], own[1], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "why"),
+    [
+        ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 96}, "gpt2"),
+        ("Qwen3", {"hidden_act": "relu"}, "relu"),
+        ("Llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "dynamic"),
+        ("Gemma3Text", {**GEMMA, "use_bidirectional_attention": True}, "causal"),
+    ],
+)
+def test_one_line_says_why_a_network_is_decoded_by_its_own_cache(kind: str, settings: dict[str, Any], why: str) -> None:
+    config = getattr(transformers, f"{kind}Config")(**{**SIZES, **settings})
+    actor = PretrainedActor(WORDS, transformers.AutoModelForCausalLM.from_config(config).eval())
+    with pytest.warns(UserWarning, match=f"decoded by its own cache.*{why}"):
+        assert sampled(actor, PROMPTS, [1] * 4, None, WORDS, 3) is None
