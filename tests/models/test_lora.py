@@ -189,7 +189,7 @@ def test_the_likeliest_text_is_that_of_generate(path: str, make: Any) -> None:
 def test_an_update_is_seen_by_the_next_sampling(path: str) -> None:
     actor = actor_of(path)
     sampler = sampler_of(actor)
-    held = {id(layer.self_attn.q_proj.base_layer.weight) for layer in sampler.stack.layers}  # type: ignore[attr-defined]
+    held = {id(one.module.q_proj.base_layer.weight) for one in sampler.stack.of_heads}  # type: ignore[attr-defined]
     assert held <= {id(weight) for weight in actor.parameters()}, "the weights are the trainer's"
     before = sampled(actor, sampler)
     for weight in actor.parameters():
