@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import math
 import re
 import select
 import socket
@@ -86,9 +87,9 @@ class Handler(BaseHTTPRequestHandler):
         if not self.headers.get("Content-Type", "").startswith("application/json"):  # pages of other sites cannot
             return self.refuse(Refused(415, "the body is not application/json. Set the Content-Type."))
         try:
-            body = json.loads(sent or b"{}")
+            body = read_json(sent or b"{}")
         except (ValueError, RecursionError) as error:
-            return self.refuse(Refused(400, f"the body is not JSON ({error}). Send a JSON object."))
+            return self.refuse(Refused(400, f"the body is not JSON that can be used ({error}). Send a JSON object."))
         return self.reply(body) if isinstance(body, dict) else self.refuse(Refused(400, "Send a JSON object."))
 
     def is_for_us(self) -> bool:
@@ -190,6 +191,31 @@ class Server(ThreadingHTTPServer):
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
             print(f"assay: a request failed: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+# ---------------------------------------------------------------------------------------------------- bodies
+def read_json(sent: bytes) -> Any:
+    """Returns a body without what no service can use: ValueError for one that is not JSON, that has a number beyond 64
+    bits or beyond floats (NaN, 1e999), or half a surrogate pair; RecursionError for one that is too deep.
+    """
+    found = json.loads(sent, parse_int=whole, parse_float=finite, parse_constant=finite)
+    json.dumps(found, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+    return found
+
+
+def whole(digits: str) -> int:
+    """Returns a whole number; ValueError if it has more than 64 bits."""
+    found = int(digits) if len(digits) <= 20 else 1 << 64
+    if not -(1 << 63) <= found < 1 << 64:
+        raise ValueError(f"{digits[:20]}{'...' * (len(digits) > 20)} has more than 64 bits")
+    return found
+
+
+def finite(digits: str) -> float:
+    """Returns a number; ValueError if it is not finite."""
+    if not math.isfinite(found := float(digits)):
+        raise ValueError(f"{digits[:20]} is not a finite number")
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- addresses

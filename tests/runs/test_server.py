@@ -46,6 +46,7 @@ from assay.runs.options import GatherOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute, loaded_engine
+from assay.tasks.adapters.agents.chat import CHAT
 from tests.resume.cases import named, spoken
 
 
@@ -88,6 +89,11 @@ def row(*tokens: int, **how: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------------- a run
+def said(**message: Any) -> dict[str, Any]:
+    """A request of a conversation with one message of the user."""
+    return {"messages": [{"role": "user", **message}], "max_tokens": 2}
+
+
 def on(plan: Plan, *urls: str, **options: Any) -> Plan:
     return replace(plan, options=replace(plan.options, gathering=GatherOptions(server=urls, **options)))
 
@@ -429,6 +435,17 @@ def test_an_address_that_cannot_be_bound_is_refused(server: Server, base: Path) 
         ("POST", GENERATE, row(max_tokens=0), 400, "'max_tokens' is 0"),
         ("POST", GENERATE, row(seed=2**64), 400, "64 bits"),
         ("POST", GENERATE, row(extra_args={"rows": 2, "place": 2, "batch": "b"}), 400, "row 2 of 2"),
+        ("POST", GENERATE, row(temperature=10**400), 400, "has more than 64 bits"),
+        ("POST", GENERATE, row(extra_args={"start": 2**64}), 400, "18446744073709551616 has more than 64 bits"),
+        ("POST", GENERATE, b'{"token_ids": [5], "sampling_params": {"top_p": NaN}}', 400, "NaN is not a finite number"),
+        ("POST", GENERATE, b'{"token_ids": [5], "sampling_params": {"min_p": 1e999}}', 400, "1e999 is not a finite"),
+        ("POST", GENERATE, {**row(), "token_ids": [5] * 9000}, 400, "9000 tokens. Send at most"),
+        ("POST", CHAT, said(content="half a pair: \ud800"), 400, "surrogates not allowed"),
+        ("POST", CHAT, said(content=3), 400, "message 0 has a content that is no text: 3"),
+        ("POST", CHAT, said(), 400, "message 0 of the role 'user' has no 'content'"),
+        ("POST", CHAT, said(content="hi") | {"response_format": {"type": "json_object"}}, 400, "'response_format'"),
+        ("POST", CHAT, said(content="hi") | {"model": 3}, 400, "'model' is 3. Send str."),
+        ("POST", CHAT, said(content="hi") | {"user": []}, 400, "'user' is []. Send str."),
         ("POST", "/update_weights", {"update_info": {}}, 409, "Send /start_weight_update first."),
     ],
 )
@@ -489,6 +506,17 @@ def test_a_batch_that_stays_incomplete_has_a_deadline(server: Server, monkeypatc
     assert status == 503
     assert "batch b has 1 of 2 rows" in told["error"]["message"]
     assert not server.service.batches
+
+
+def test_rows_of_a_batch_agree_on_its_size(server: Server) -> None:
+    """Row 4 of 5 is none of two rows: it was looked up among them when the batch was full."""
+    service = server.service
+    assert isinstance(service, serving.Service)
+    service.batches["of five"] = serving.Batch(5)
+    status, told = ask(server, "POST", GENERATE, row(extra_args={"rows": 2, "place": 0, "batch": "of five"}))
+    assert status == 400
+    assert "batch of five has 5 rows, and 'rows' is 2" in told["error"]["message"]
+    del service.batches["of five"]
 
 
 def test_rows_of_a_batch_end_alike(server: Server) -> None:

@@ -170,6 +170,7 @@ class Wanted:
 class Batch:
     """Rows that are sampled together, by place, and what came of them."""
 
+    size: int
     rows: dict[int, Wanted] = field(default_factory=dict)
     is_full: threading.Event = field(default_factory=threading.Event)
     is_done: threading.Event = field(default_factory=threading.Event)
@@ -311,8 +312,12 @@ class Service:
     def generate(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the tokens of a row, their log-probabilities and the version of the weights."""
         row, name, place, rows = wanted(body, self.policy.vocabulary.size)
+        if len(row.prompt) > (most := self.policy.most_tokens):
+            raise Refused(400, f"'token_ids' has {len(row.prompt)} tokens. Send at most {most}, which the model reads.")
         with self.turn:
-            batch = self.batches.setdefault(name, Batch())
+            batch = self.batches.setdefault(name, Batch(rows))
+            if batch.size != rows:
+                raise Refused(400, f"batch {name[:60]} has {batch.size} rows, and 'rows' is {rows}. Send equal ones.")
             batch.rows[place] = row
             if is_last := len(batch.rows) == rows:
                 del self.batches[name]

@@ -135,12 +135,10 @@ class Chat:
         return call
 
 
-def check_model(talk: Transcript, model: Any) -> None:
-    """Refuses a model's name that is no text, or another than the session named first: every call is answered by the
-    policy, and a program that asks two models would have both trained.
+def check_model(talk: Transcript, model: str | None) -> None:
+    """Refuses another model's name than the session named first: every call is answered by the policy, and a program
+    that asks two models would have both trained.
     """
-    if model is not None and not isinstance(model, str):
-        raise Refused(400, f"'model' is {model!r:.60}. Send a text.")
     if model is not None and talk.model is not None and model != talk.model:
         what = f"this session asked for the model {talk.model[:60]!a} before, now for {model[:60]!a}"
         raise Refused(400, f"{what}. Send calls of another model to its own address.")

@@ -12,6 +12,8 @@ from assay.core.http import Refused
 from assay.decoding.sampling_parameters import Narrowing
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+SPEAKING = ("system", "developer", "user")
+"""Roles whose messages are nothing but their text."""
 MOST_MESSAGES, MOST_CHOICES, MOST_STOPS, MOST_ALTERNATIVES = 4096, 128, 16, 20
 MOST_TOKENS = 1 << 20
 Said = dict[str, Any]
@@ -70,6 +72,9 @@ def asked_chat(body: Mapping[str, Any]) -> Asked:
     listed = alternatives if entry(body, "logprobs", bool, False) else None
     if alternatives and listed is None:
         raise Refused(400, "'top_logprobs' needs 'logprobs': true.")
+    form = entry(body, "response_format", dict, {})
+    if form.get("type", "text") != "text":
+        raise Refused(400, f"'response_format' is {form!r:.60}, and answers are text of any form. Leave it out.")
     said = tuple(said_of(one, place) for place, one in enumerate(messages))
     return Asked(said, None, offered(body), alternatives=listed, **drawn_by(body, room))
 
@@ -96,6 +101,8 @@ def drawn_by(body: Mapping[str, Any], room: str) -> dict[str, Any]:
     stops = [stop] if isinstance(stop, str) else entry(body, "stop", list, [])
     if len(stops) > MOST_STOPS or any(not isinstance(one, str) or not one for one in stops):
         raise Refused(400, f"'stop' is {stop!r:.60}. Send at most {MOST_STOPS} texts.")
+    for name in ("model", "user"):
+        entry(body, name, str)
     cold, top_k = entry(body, "temperature", float, 1.0), within(body, "top_k", 0, -1, MOST_TOKENS)
     for name in ("frequency_penalty", "presence_penalty", "logit_bias"):
         if body.get(name):
@@ -137,6 +144,8 @@ def said_of(message: Any, place: int) -> Said:
     role = message.get("role") if isinstance(message, Mapping) else None
     if role not in ROLES:
         raise Refused(400, f"message {place} has the role {role!r:.60}. Use {', '.join(ROLES)}.")
+    if role in SPEAKING and message.get("content") is None:
+        raise Refused(400, f"message {place} of the role {role!r} has no 'content'. Send a text.")
     found: Said = {"role": role, "content": content_of(message.get("content"), place)}
     if calls := message.get("tool_calls"):
         found["tool_calls"] = calls_of(calls, place)
@@ -150,8 +159,9 @@ def content_of(content: Any, place: int) -> str:
     """Returns the content of a message as text: of a list of parts the texts, joined."""
     if content is None or isinstance(content, str):
         return content or ""
-    texts = [part.get("text") if isinstance(part, Mapping) else None for part in content if isinstance(content, list)]
-    if not isinstance(content, list) or any(not isinstance(one, str) for one in texts):
+    parts = content if isinstance(content, list) else [None]
+    texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts]
+    if any(not isinstance(one, str) for one in texts):
         raise Refused(400, f"message {place} has a content that is no text: {content!r:.60}. Send text alone.")
     return "".join(str(one) for one in texts)
 
