@@ -136,7 +136,7 @@ def merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- sampling
 class Changed(Protocol):
-    """The sampling parameters; see `playing.narrowing.Narrowing`."""
+    """The sampling parameters; see `sampling_parameters.Narrowing`."""
 
     @property
     def changes(self) -> bool:

@@ -98,8 +98,14 @@ def part_size(length: int, shards: int) -> int:
 
 def digest(tensors: Iterable[Tensor]) -> int:
     """Returns a number that changes with the bits of the tensors."""
+    return hash(tuple(bit_sum(tensor) for tensor in tensors))
+
+
+def bit_sum(tensor: Tensor) -> int:
+    """Returns the sum of the bits of the numbers, as whole numbers: another one if a number is another one."""
+    # Of integers: a NaN equals itself, -0 is not 0, and the order of the sum changes nothing.
     kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return hash(tuple(int(tensor.view(kinds[tensor.itemsize]).sum()) for tensor in tensors))
+    return int(tensor.view(kinds[tensor.itemsize]).sum())
 
 
 def added(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:

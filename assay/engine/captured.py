@@ -74,7 +74,7 @@ class CapturedEngine(Engine):
         inputs = {**columns_of(batch), "word": self.draws()}
         try:
             found = dict(self.replays((stage.name,), inputs, partial(self.traced, stage)))
-        except torch.OutOfMemoryError:
+        except torch.OutOfMemoryError:  # a RuntimeError too, but no reason to compute without a graph
             raise
         except RuntimeError:  # a loss that reads a number on the host, which a graph cannot
             self.apart.add(stage.name)

@@ -20,6 +20,7 @@ from assay.core.slots import Scene, Source, Task, TextTask, logp_of
 from assay.core.slots.scene import NO_STARTS
 from assay.core.verifier import COMPONENT, VERIFIED
 from assay.decoding.sampling_parameters import LOGP_SAMPLER
+from assay.engine.batch_shards import bit_sum
 from assay.engine.engine import Engine
 
 REWARDED = "rewarded"
@@ -89,9 +90,8 @@ def batches_of(source: Source, scene: Scene, batches: Iterable[Experience]) -> I
 
 
 def fingerprint(model: nn.Module) -> list[int]:
-    """Returns the sum of the bits of each parameter, as whole numbers: another one if a number is another one."""
-    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return [int(own.detach().view(kinds[own.element_size()]).sum()) for own in model.parameters()]
+    """Returns the sum of the bits of each parameter."""
+    return [bit_sum(own.detach()) for own in model.parameters()]
 
 
 @dataclass(frozen=True)

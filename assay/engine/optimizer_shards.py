@@ -34,6 +34,7 @@ def step(
         optimizer.step([ranks.slice(value, shards) for value in values], gradients, sums, state)
         ranks.gather(values, shards)
     else:
+        # It looks across numbers (norms of matrices, sums): every rank steps the whole, to the same bits.
         whole = [torch.empty_like(value, dtype=own.dtype) for value, own in zip(values, gradients, strict=True)]
         for place, own in zip(whole, gradients, strict=True):
             ranks.slice(place, shards).copy_(own)

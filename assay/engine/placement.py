@@ -97,7 +97,7 @@ def arrange(model: nn.Module, placement: Placement) -> bool:
     is_wanted = is_fast if placement.packed is None else placement.packed
     is_packed = is_wanted and isinstance(model, Packing) and model.pack()
     for layer in (one for part in model.modules() if isinstance(part, Layered) for one in part.layers()):
-        if placement.recompute:
+        if placement.recompute:  # of this instance: target networks have no backward pass to save memory for
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
         if placement.compiled:
             layer.compile(dynamic=True if is_packed else None)  # packed rows have many different lengths

@@ -82,7 +82,7 @@ def shared_key(store: Any, rank: int) -> Iterator[bytes]:
 
 def read_key(folder: Path) -> bytes:
     """Reads the key that rank 0 left in a folder; RankLost if another user could have made that folder, or read it."""
-    try:
+    try:  # lstat: a link may lead to what another user has made
         found, content = folder.lstat(), (folder / "key").read_bytes()
     except (OSError, ValueError) as error:
         raise RankLost(f"the key of the ranks cannot be read ({error}). Set {RANKS_KEY}") from None

@@ -3,7 +3,7 @@
     score      the last held-out score of a run; or with equal_decisions that where it had taken as many decisions as
                the shortest run of the task, linear between two evaluations
     paired     seed k of all arms shares its starts and its random numbers, so arms are compared seed by seed
-    auto       the sequential test of `evidence.sequential` adds seeds until every pair of arms is decided
+    auto       the sequential test of `statistics.sequential` adds seeds until every pair of arms is decided
 
 Failed runs stay in the table. A seed that failed in one arm is left out of the paired statistics of that task.
 """

@@ -124,6 +124,7 @@ class LivePolicy(Watch):
             is_sure = entropy < state["first"] + fresh.action[0, 0].numel() * math.log(self.narrow)
         else:
             is_sure = entropy < self.least * state["first"]
+        # Sure of what is right is what training is for.
         is_solved = 2.0 * average >= state["outcome"] + state["best"] and average > state["outcome"]
         if not lasts(is_sure and not is_solved, state, "below", self.patience):
             return []
@@ -154,6 +155,7 @@ class SomethingTrained(Watch):
             names = ", ".join(stage.name for stage in stages)
             text = f"nothing is trained: the learning rate of every stage ({names}) is 0 for {state['still']} steps"
             return [Alarm("something is trained", f"{text}. Set --set STAGE.learning_rate=...")]
+        # At one step alone: before it replay may still fill, after it a schedule may have ended.
         middle = max(2 * self.patience, moment.progress.num_steps // 2)
         if state["trained"] or step != middle or not stages:
             return []
@@ -206,7 +208,7 @@ class FewSkipped(Watch):
         state["skipped"] += len(moment.faults)
         if state["tried"] < state["next"]:
             return []
-        state["next"] = 2 * state["tried"]
+        state["next"] = 2 * state["tried"]  # else a few early faults would be told at every step
         share = state["skipped"] / state["tried"]
         if share <= self.most:
             return []
@@ -276,6 +278,7 @@ class RewardHolds(Watch):
         reward, length = (moment.metrics.get(name) for name in ("reward_per_decision", "length"))
         if reward is None or length is None:
             return []
+        # The mean of a decision alone would rise where episodes become shorter.
         state["rewards"].append(reward * length)
         size = max(self.least, moment.progress.num_steps // 20)
         if len(state["rewards"]) < size:
@@ -286,6 +289,7 @@ class RewardHolds(Watch):
             state.update(first=now, best=now, deviation=error)
         best, first = state["best"], state["first"]
         noise = max(self.errors * math.hypot(error, state["deviation"]), self.share * max(abs(best), abs(now)))
+        # Half of the gain is lost and it is more than noise: a run that learns may meet one of the two.
         has_fallen = 2.0 * now < first + best and best - now > noise
         if now > best:
             state.update(best=now, deviation=error)
