@@ -85,7 +85,7 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     add_group(evaluate, ScoringOptions)
     add_group(evaluate, RebuiltOptions)
     export.add_argument("folder", metavar="RUN", type=Path, help="run folder")
-    text = "folder to create, or policy.pt, policy.pt2, policy.onnx for a control policy"
+    text = "folder to create, with a model card for a control policy; or policy.pt, policy.pt2, policy.onnx"
     export.add_argument("target", metavar="TARGET", type=Path, help=text)
     add_group(export, ScoringOptions, only={"checkpoint": ""})
     export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")

@@ -129,13 +129,17 @@ class Engine:
 
     def restore(self, state: State) -> None:
         """Overwrites weights, optimizer states and the update count in place."""
-        for name, flat in self.flats.items():
-            flat.restore(state["models"][name])
+        self.restore_models(state)
         for name, mine in self.optimizers.items():
             overwrite(mine, state["optimizers"][name])  # in place: graphs and slices know these addresses
         for name in self.gates:
             self.gates[name] = state["gates"][name]
         self.updates = int(state["updates"])
+
+    def restore_models(self, state: State) -> None:
+        """Overwrites the weights in place: enough to act with them."""
+        for name, flat in self.flats.items():
+            flat.restore(state["models"][name])
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], recipe: Recipe) -> None:

@@ -62,7 +62,8 @@ def export_policy(policy: Any, spec: Spec, target: Path) -> None:
     """
     if target.suffix not in SUFFIXES:
         raise AssayError(
-            f"{target} has no known suffix. Use policy.pt (TorchScript), policy.pt2 (torch.export) or policy.onnx"
+            f"{target} has no known suffix. Use policy.pt (TorchScript), policy.pt2 (torch.export) or policy.onnx, or "
+            "none for a folder with a model card"
         )
     if target.exists():
         raise AssayError(f"{target} exists already. Use a new file")

@@ -16,6 +16,7 @@ from assay.core.slots import History, Task, TextTask
 from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.engine.placement import history_of, task_on
 from assay.runs import catalogue, zero_shot
+from assay.runs.agents import run_folder
 from assay.runs.checks import check_placement, checked_path
 from assay.runs.given import given_task
 from assay.runs.given_model import given_model
@@ -253,7 +254,7 @@ def evaluated(
     rebuilt.check()
     if asked.out is not None:
         store.check_target(asked.out, "--out ")
-    folder = run.folder if isinstance(run, Run) else checked_path(run, "run")
+    folder = run.folder if isinstance(run, Run) else run_folder(checked_path(run, "run"))
     if asked.reward is not None:
         return inferred(folder, asked)
     if asked.ope is not None:

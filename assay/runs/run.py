@@ -29,6 +29,7 @@ from assay.engine.loop import Loop
 from assay.engine.machine import repeatable, tuned
 from assay.engine.placement import Placement
 from assay.runs import hardware
+from assay.runs.agents import run_folder
 from assay.runs.checks import check_shards, checked_path, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.distributed.checks import check_gathering
@@ -44,6 +45,7 @@ from assay.runs.options import RunOptions
 from assay.runs.phases import before
 from assay.runs.plan import WARMUP, Plan, make_plan, plan_of
 from assay.runs.progress import Mode
+from assay.runs.restoring import fitting, restore
 from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
@@ -53,7 +55,7 @@ from assay.runs.user_code.running import kept_traceback, own_code
 from assay.runs.user_code.workers.crew import crew_of
 from assay.runs.user_code.workers.parts import in_workers
 from assay.runs.warm_start import chosen, weights_from
-from assay.runs.worker import Callback, Listeners, Worker, fitting, restore
+from assay.runs.worker import Callback, Listeners, Worker
 
 PHASE = "phase-1-" + WARMUP
 """The folder of the supervised phase inside a run's; the k-th phase NAME is in phase-k-NAME."""
@@ -313,9 +315,9 @@ def load(
 ) -> Kept:
     """Returns (policy, plan, step) of a checkpoint, by these names too: of the newest, of that of a step, or of "best",
     the one with the best held-out score of those that are kept. A control policy has `predict(observation)`.
-    `trust_code` as in `resume`.
+    `folder` is a run's, an exported agent's, or a hub id `owner/name[@revision]` of one. `trust_code` as in `resume`.
     """
-    path = checked_path(folder, "folder")
+    path = run_folder(checked_path(folder, "folder"))
     if trust_code:
         trust(path)
     plan = plan_of(path, accept_changed_code=accept_changed_code, device=hardware.device_here(path, None))
@@ -336,7 +338,7 @@ def loaded_engine(plan: Plan, folder: Path, which: str | int | None = None) -> t
     engine = Engine(plan.recipe, plan.task.spec, plan.seed, plan.placement)
     check_base(folder, plan, engine)
     with fitting(checkpoint, folder):
-        engine.restore(checkpoint.tree["loop"]["engine"])
+        engine.restore_models(checkpoint.tree["loop"]["engine"])
     return engine, checkpoint.step
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from assay.runs.library_versions import VERSIONS, base_files, check_base, compar
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
 from assay.runs.replay import replay_notes
+from assay.runs.restoring import restore
 from assay.runs.result import Run
 from assay.runs.saving import Saver, best_step
 from assay.runs.signals import Stopped, resume_command
@@ -350,31 +350,6 @@ class Worker:
         )
         write_readme(self.folder, facts)
         return run
-
-
-@contextmanager
-def fitting(checkpoint: store.Checkpoint, folder: Path) -> Iterator[None]:
-    """Turns errors of restoring into one that names the version that saved the checkpoint."""
-    by = checkpoint.manifest["facts"].get("assay", "another version")
-    try:
-        yield
-    except (KeyError, ValueError, IndexError, RuntimeError) as error:
-        raise AssayError(
-            f"the checkpoint of step {checkpoint.step} in {folder} does not fit this version of its parts "
-            f"({type(error).__name__}: {error}); it was saved by assay {by}, this is {__version__}. Resume it with the "
-            "version that saved it, or start a new run"
-        ) from error
-
-
-def restore(loop: Loop, checkpoint: store.Checkpoint, folder: Path) -> None:
-    """Restores a loop; AssayError if the checkpoint lacks a state that this version of a part or guard saves."""
-    saved = checkpoint.tree["loop"]
-    with fitting(checkpoint, folder):
-        mine, theirs = loop.states["guards"], saved["states"]["guards"]
-        lacking = [name for own, other in zip(mine, theirs, strict=True) for name in own if name not in other]
-        if lacking:
-            raise KeyError(lacking[0])
-        loop.restore(saved)
 
 
 def check_not_lost(folder: Path) -> None:

@@ -31,7 +31,7 @@ from assay.runs.signals import Stopped
 from assay.runs.user_code.addresses import Address
 from assay.runs.user_code.loading import value_of
 from assay.runs.user_code.tools import tools_of
-from assay.runs.user_code.workers import crew, guard, process
+from assay.runs.user_code.workers import crew, frames, guard, process
 from assay.runs.user_code.workers.process import Limits, Lost
 from assay.runs.user_code.workers.remote import RemoteClass, RemoteFunction, remote_class, remote_function
 from assay.runs.user_code.workers.serving import Request
@@ -423,7 +423,7 @@ def test_an_object_that_is_collected_while_a_call_is_written_holds_nothing_up(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, left = (counters(file)() for _ in range(2))
-    asked, told, written = kept._target, list[Request](), process.write_frame
+    asked, told, written = kept._target, list[Request](), frames.write_frame
 
     def collecting(pipe: int, message: bytes, check: Any) -> None:
         told.append(pickle.loads(message))
@@ -433,7 +433,7 @@ def test_an_object_that_is_collected_while_a_call_is_written_holds_nothing_up(
     monkeypatch.setattr(process, "write_frame", collecting)
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(kept.step, "go").result(20.0)[0] == "GO"
-    monkeypatch.setattr(process, "write_frame", lambda *given: (told.append(pickle.loads(given[1])), written(*given)))
+    monkeypatch.setattr(kept._worker, "drop", lambda target: None)
     assert kept.step("on")[0] == "ON"
     assert [(one.kind, one.target) for one in told] == [("method", asked), ("drop", left._target), ("method", asked)]
     with pytest.raises(KeyError, match=str(left._target)):

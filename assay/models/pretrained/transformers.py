@@ -30,6 +30,7 @@ from assay.models.pretrained.adapters import Lora, adapter_settings, attach_save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
 from assay.models.pretrained.chat import pieces_of, reply_of, texts_around, with_text_arguments
 from assay.models.pretrained.chat_texts import Answered, Framed
+from assay.models.pretrained.hub import downloaded
 from assay.models.pretrained.spelling import plain_ids
 from assay.models.pretrained.tool_turns import ToolTurns, tool_turns
 from assay.models.pretrained.weight_index import foreign_shard, misfits, too_large
@@ -120,8 +121,7 @@ def folder_of(model: Pretrained) -> Path:
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model.path):
             raise AssayError(f"{lost}. Use a folder with config.json and safetensors, or a hub id such as owner/name")
         with asking(f"{lost}, and the hub does not have this id"):
-            hub = require("huggingface_hub", "language")
-            folder = Path(hub.snapshot_download(model.path, revision=model.revision, allow_patterns=FILES))
+            folder = downloaded(model.path, model.revision, FILES)
     check_folder(folder, model.path)
     return folder
 
