@@ -9,8 +9,9 @@ from assay.claims.claim import (
     Exact as Exact, Expect as Expect, Final as Final, Gain as Gain, Measured as Measured,
 )
 from assay.claims.comparisons import (
-    best_of_group as best_of_group, has_two_modes as has_two_modes, ignores_constants as ignores_constants,
-    learns_faster as learns_faster, not_worse as not_worse, reused as reused, without_baseline as without_baseline,
+    UNMASKED as UNMASKED, best_of_group as best_of_group, has_two_modes as has_two_modes,
+    ignores_constants as ignores_constants, learns_faster as learns_faster, not_worse as not_worse,
+    reused as reused, without_baseline as without_baseline,
 )
 from assay.claims.deprecated import Method as Method
 from assay.claims.gradient import same_gradient as same_gradient, same_report as same_report
@@ -22,7 +23,7 @@ from assay.claims.probes import by_hand as by_hand, steps as steps, trajectories
 from assay.claims.probes.formulas import built as built, prepared as prepared
 from assay.claims.updates import (
     COPIED as COPIED, DELAYED as DELAYED, SAC as SAC, SOFT as SOFT, follows_schedule as follows_schedule,
-    reads_dataset as reads_dataset, same_weights as same_weights,
+    reads_dataset as reads_dataset, refuses as refuses, same_weights as same_weights,
 )
 from assay.core.slots import ALONE as ALONE
 from assay.datasets.recorded import with_statistics as with_statistics

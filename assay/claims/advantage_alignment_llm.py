@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, bandit, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, bandit, by_hand, probes, refuses
 from assay.method import TABLE, Draw, Experience, Recipe, Scene
 from assay.methods.advantage_alignment_llm import AlignAdvantages, own_and_others, recipe, sum_of_rewards
 from assay.tasks.games.repeated import LEVELS
@@ -106,8 +106,7 @@ CLAIMS = Claims(
         Exact("the rival's gradient is that of the sum of both players' rewards", lambda: probes.formula_gap(
               sum_of_rewards(), rounds(), lambda seen: loss_by_hand(seen, summed=True)), at_most=1e-9,
               of="variant sum-of-rewards"),
-        Exact("a task with one player is refused", lambda: probes.is_refused(recipe(TABLE), bandit())
-              and not probes.is_refused(recipe(TABLE), LEVELS["prisoners-dilemma"]()), equals=1.0),
+        refuses("a task with one player is refused", lambda: recipe(TABLE), bandit, LEVELS["prisoners-dilemma"], of=""),
         Exact("with beta 0 the gradient is each player's own, exactly", lambda: bias_of_base(recipe),
               equals=0.0, tolerance=1e-10),
         Exact("with beta 1 the uniform policy is pushed to cooperate after mutual cooperation",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from assay.claims.claim import About, Expect, Final, Measured
+from assay.claims.claim import About, Edit, Expect, Final, Measured
 from assay.claims.metrics import Area
 from assay.core.recipe import Recipe
 from assay.parts.aggregations import SequenceSum
 from assay.parts.credit.outcome import Constant, OutcomeCredit
 from assay.parts.credit.reweigh import WithoutIdle
 from assay.parts.credit.shaping import PairUp
+from assay.parts.objectives.denoising import Denoising
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
 from assay.recipes.cloned_paths import cloned_gaussian
@@ -63,6 +64,11 @@ def has_two_modes(recipe: Callable[[], Recipe]) -> tuple[Measured, Measured]:
         Measured("where the expert has one way the Gaussian is as good", "forked:balance=1", gaussian, recipe(),
                  margin=-0.1, seeds=5, minutes=10, about=About.COMPONENT),
     )  # fmt: skip
+
+
+UNMASKED = Edit("rows that are no decisions too", Denoising.__call__,
+                "torch.where(batch.mask, self.weight(batch, view), 0.0)", "self.weight(batch, view)")  # fmt: skip
+"""A mutant of methods that denoise."""
 
 
 def reused(recipe: Recipe, passes: int = 8) -> Recipe:

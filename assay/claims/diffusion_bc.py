@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import Claims, Edit, Exact, built, has_two_modes, probes, reads_dataset, same_gradient, steps
+from assay.claims import UNMASKED, Claims, Edit, Exact, built, has_two_modes, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.methods.diffusion_bc import recipe
 from assay.models.heads.diffusion import DiffusionPolicy, alphas
-from assay.parts import Denoising, Log
+from assay.parts import Log
 
 
 def alphas_by_hand(num: int) -> list[float]:
@@ -72,7 +73,6 @@ CLAIMS = Claims(
         Edit("noise of one size", DiffusionPolicy.misfit, "(1.0 - total).sqrt() * noise", "noise"),
         Edit("steps are not scaled back", DiffusionPolicy.denoised, " / alpha.sqrt())", ")"),
         Edit("a schedule of equal steps", alphas, "(2.0 * k - 1.0) / steps**2", "1.0 / steps"),
-        Edit("rows that are no decisions too", Denoising.__call__, "torch.where(batch.mask, self.weight(batch, view), "
-             "0.0)", "self.weight(batch, view)"),
+        UNMASKED,
     ),
 )

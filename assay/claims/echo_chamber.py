@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Measured, bandit, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Measured, bandit, by_hand, probes, refuses, same_gradient
 from assay.method import BIGRAMS, Experience, Recipe
 from assay.claims.testbeds.language.formats import formats
 from assay.methods.echo_chamber import ANCHORED, KeepRight, expert, pretrained, recipe
@@ -85,7 +85,7 @@ CLAIMS = Claims(
         Exact("answers of each format are counted", lambda: probes.mode_gap(recipe(), SCRIPT), at_most=1e-9),
         Exact("on a task that says its formats, those are counted",
               lambda: probes.mode_gap(recipe(), DIGITS, formats()), at_most=1e-9),
-        Exact("a task without text is refused", lambda: probes.is_refused(recipe(), BANDIT), equals=1.0, of="refusals"),
+        refuses("a task without text is refused", recipe, lambda: BANDIT),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),
                  seeds=10, minutes=4.0, steps=100, looks=2, about=About.HEADLINE),
         Measured("the KL to the start leaves more of the mixture", "formats", ALONE, WITH_KL, Final("own_share"),

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, built, follows_schedule
+from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, built, follows_schedule, refuses
 from assay.claims import pendulum, probes, steps
 from assay.method import Experience, Recipe
 from assay.methods.fisor import Feasible, cloned_diffusion, fisor, least_harm
@@ -183,7 +183,7 @@ CLAIMS = Claims(
                           "average": ("actor", 0.01, 1)}, data=partial(with_costs, torch.float32),
                          of="target networks"),
         Exact("half of the data ignore costs", lambda: extra_cost(fisor()), at_least=0.01),
-        Exact("data without costs are refused", lambda: probes.is_refused(fisor(), pendulum()), equals=1.0),
+        refuses("data without costs are refused", fisor, pendulum, of=""),
         Measured("its episodes cost less than those of a clone of the same log",
                  "steered-hazards", fisor(), cloned_diffusion(),
                  metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0,

@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from assay.claims import Claims, Edit, Exact, built, has_two_modes, probes, reads_dataset, same_gradient, steps
+from assay.claims import UNMASKED, Claims, Edit, Exact, built, has_two_modes, probes, reads_dataset
+from assay.claims import same_gradient, steps
 from assay.methods.flow_bc import recipe
 from assay.models.heads.flow import FlowPolicy
-from assay.parts import Denoising, Log
+from assay.parts import Log
 
 
 def walk_gap(num: int = 10) -> float:
@@ -41,7 +42,6 @@ CLAIMS = Claims(
         Edit("time runs backwards", FlowPolicy.misfit, "start + time.unsqueeze(-1) * (goal - start)",
              "goal + time.unsqueeze(-1) * (start - goal)"),
         Edit("steps of 1", FlowPolicy.walk, "point) / self.steps", "point)"),
-        Edit("rows that are no decisions too", Denoising.__call__, "torch.where(batch.mask, self.weight(batch, view), "
-             "0.0)", "self.weight(batch, view)"),
+        UNMASKED,
     ),
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Average, Claims, Edit, Exact, Expect, Measured, by_hand, probes, refuses
 from assay.method import READING, Origin, Recipe, Scene, recipes
 from assay.methods.ghpo import recipe
 from assay.parts import Episodes, Hinted, InPrompt, failed_groups, hinted_groups
@@ -74,8 +74,7 @@ CLAIMS = Claims(
         Exact("it counts the groups that failed before each rung, and none whose answers could not be verified",
               lambda: gap_of_failed(recipe()), at_most=1e-9),
         Exact("a hint ends before the solution states the answer", lambda: wrong_hints(recipe()), equals=0.0),
-        Exact("a file without worked solutions is refused", lambda: probes.is_refused(recipe(), probes.BARE_FILE),
-              equals=1.0, of="refusals"),
+        refuses("a file without worked solutions is refused", recipe, lambda: probes.BARE_FILE),
         Measured("where the start is right once in 10,000 it is right more often than grpo at equally many generated "
                  "tokens", "reading:digits=4", recipe(READING), recipes.grpo(READING),
                  AtEqual("pass_rate", reached="decisions_total"), margin=0.3, seeds=5, minutes=4.0, steps=100, looks=2,

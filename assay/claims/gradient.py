@@ -1,4 +1,7 @@
-"""The first claims of nearly every method: its gradient is that of its loss by hand, and so are its reports."""
+"""The first claims of nearly every method: its gradient is that of its loss by hand, and so are its reports.
+
+Tensors have any shape.
+"""
 
 from __future__ import annotations
 

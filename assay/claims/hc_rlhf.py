@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Item, Measured, by_hand, cartpole, probes
+from assay.claims import refuses
 from assay.engine import evaluation
 from assay.method import TABLE, AssayError, Experience, Recipe
 from assay.methods.hc_rlhf import CostCertificate, LowestBound, Pessimistic, augmented_cost, recipe
@@ -203,8 +204,7 @@ CLAIMS = Claims(
               of="refusals"),
         Exact("a file's prompts are certified once, and apart from evaluations; too few are refused",
               lambda: prompts_misused(recipe()), equals=0.0),
-        Exact("a task without costs is refused", lambda: not probes.is_refused(recipe(), hazards())
-              and probes.is_refused(recipe(), cartpole()), equals=1.0),
+        refuses("a task without costs is refused", recipe, cartpole, hazards, of=""),
         Measured("it hands out an unsafe policy less often than delta", "", unsafe(4.0, 2.0), 0.1,
                  expect=Expect.BELOW, seeds=5, minutes=1.0, about=About.HEADLINE),
         Measured("a plain multiplier without the test hands out an unsafe policy more often than delta", "",

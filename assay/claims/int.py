@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Loop, Measured, PromptTask, by_hand, probes
-from assay.claims import same_gradient
+from assay.claims import refuses, same_gradient
 from assay.claims.testbeds.language.enumerable import DIGITS, EnumerableTask
 from assay.claims.testbeds.language.redo import redo
 from assay.method import BIGRAMS, DISCARDED, Draw, Experience, Need, Recipe, Scene, Verifier, concatenate
@@ -182,8 +182,8 @@ CLAIMS = Claims(
               lambda: wrong_passes(recipe(), ["a is 2\nb is 3\n", "a is 2\n", "a is 2\nb is 3\n"]), equals=0.0),
         Exact("without the prefix the steps alone", lambda: wrong_passes(recipe(prefix=False),
               ["b is 3\n", "a is 2\n", "b is 3\n"]), equals=0.0, of="steps-alone"),
-        Exact("a file without worked solutions is refused", lambda: probes.is_refused(
-              recipe().before[0].recipe, probes.BARE_FILE), equals=1.0, of="refusals"),
+        refuses("a file without worked solutions is refused", lambda: recipe().before[0].recipe,
+                lambda: probes.BARE_FILE),
         Measured("after 40 steps of grpo its phases move the policy less than those of whole solutions of the same "
                  "prompts", "", side(from_start, False, tried=2, steps=3), side(from_start, True, tried=2, steps=3),
                  expect=Expect.BELOW, seeds=5, minutes=3.0, looks=2),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Item, Measured, by_hand, probes, same_gradient
+from assay.claims import About, Claims, Edit, Exact, Final, Item, Measured, by_hand, probes, refuses, same_gradient
 from assay.claims.testbeds.language.evidence import evidence
 from assay.method import PLACES, Recipe
 from assay.methods.longrlvr import WithEvidence, f_measure, recipe
@@ -70,8 +70,7 @@ CLAIMS = Claims(
               at_most=1e-6, of="longrlvr-answers"),
         Exact("on its default task answers get the rewards worked out by hand", lambda: gap_on_testbed(recipe()),
               at_most=1e-6, illustrates=True),
-        Exact("a task without the field `evidence` is refused",
-              lambda: probes.is_refused(recipe(), probes.listed(Item("q", "7", "7"))), equals=1.0, of="refusals"),
+        refuses("a task without the field `evidence` is refused", recipe, lambda: probes.listed(Item("q", "7", "7"))),
         Measured("where three of ten chunks hold the evidence it is right more often than by paying answers alone",
                  "evidence", recipe(PLACES), recipe(PLACES, alone=0.0, joint=0.0), Final("pass_rate"), margin=0.1,
                  seeds=5, minutes=6.0, steps=80, looks=2, about=About.HEADLINE),

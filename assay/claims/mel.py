@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, cartpole, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, cartpole, probes, refuses
 from assay.claims.probes.formulas import TABLE_SPEC, built, prepared
 from assay.claims.refining import Scripted
 from assay.method import DISCARDED, READING, Experience, Origin, Recipe, Scene, Verifier, random, recipes
@@ -146,8 +146,7 @@ CLAIMS = Claims(
         Exact("two pairs of a group with right and wrong answers give lessons, after both; those that tell the answer "
               "or do not help are dropped, and trying them counts as spent", lambda: wrong_lessons(recipe()),
               equals=0.0),
-        Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
-              of="refusals"),
+        refuses("a task without prompts is refused", recipe, cartpole),
         Measured("with lessons by a program, for a policy that reads, it is right more often than grpo after as many "
                  "tokens", "reading:digits=3", replace(recipe(READING), steps=80), alone(),
                  AtEqual("pass_rate", reached="decisions_total"), seeds=5, minutes=5.0, about=About.HEADLINE),

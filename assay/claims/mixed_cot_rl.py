@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, probes, refuses
 from assay.claims.testbeds.language.redo import Redo, redo
 from assay.method import BIGRAMS, Need, Recipe, recipes
 from assay.methods.mixed_cot_rl import Miscalculated, Prefilled, Skipped, is_wrong, recipe
@@ -102,8 +102,7 @@ CLAIMS = Claims(
               illustrates=True),
         Exact("an error of a file changes one number of the solution's first line, or skips it", wrong_texts,
               equals=0.0, illustrates=True),
-        Exact("a file without worked solutions is refused", lambda: probes.is_refused(recipe(), probes.BARE_FILE),
-              equals=1.0, of="refusals"),
+        refuses("a file without worked solutions is refused", recipe, lambda: probes.BARE_FILE),
         Measured("after a planted error it is right 0.3 more often than grpo, trained on clean beginnings alone",
                  "redo:planted=0", recipe(BIGRAMS), recipes.grpo(BIGRAMS), RightAfterError(), margin=0.3, seeds=5,
                  minutes=3.0, steps=100, looks=2, about=About.HEADLINE),

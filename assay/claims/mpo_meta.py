@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, same_gradient, sorting
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, by_hand, probes, refuses, same_gradient, sorting
 from assay.method import LANGUAGE, Adam, Experience, Progress, Recipe, Scene
 from assay.methods.mpo_meta import LOOSE, Criterion, EvolvingRubric, Rubric, limit_exploited, points, recipe
 from assay.parts import Episodes, FromFunction
@@ -151,8 +151,7 @@ CLAIMS = Claims(
               lambda: probes.distance(torch.tensor(rewrites(recipe())), torch.tensor([10, 20, 30])), equals=0.0),
         Exact("a chat model's points are a share of the attainable, what cannot be read is 0, its rewrite is read",
               lambda: chat_error(recipe()), at_most=1e-6),
-        Exact("without a rubric other tasks are refused", lambda: probes.is_refused(recipe(), sorting(3)), equals=1.0,
-              of="refusals"),
+        refuses("without a rubric other tasks are refused", recipe, lambda: sorting(3)),
         Exact("no loophole that differs with the prompt is closed, and none if there is one prompt",
               lambda: closed_wrongly(recipe()), equals=0.0),
         Exact("with T longer than the run it is ppo with the fixed rubric, bitwise", lambda: fixed_difference(

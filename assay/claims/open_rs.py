@@ -3,7 +3,8 @@
 from dataclasses import replace
 from math import cos, pi
 
-from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, same_gradient, sorting
+from assay.claims import About, Average, Claims, Exact, Expect, Measured, by_hand, probes, refuses, same_gradient
+from assay.claims import sorting
 from assay.method import AnswerFormat, Experience, Recipe, Verifier, marked_once
 from assay.methods.open_rs import recipe
 from assay.parts import Matches, Weighted, WeightedSum
@@ -86,8 +87,7 @@ CLAIMS = Claims(
         Exact("a long answer is worth more than a short wrong one only if it is right in over half of all cases",
               lambda: abs(worth_of_limit(recipe(), 0.5)) + max(0.0, worth_of_limit(recipe(), 0.4)), at_most=1e-6,
               of="theory"),
-        Exact("a task that does not say what ends the reasoning is refused",
-              lambda: probes.is_refused(recipe(), sorting(3)), equals=1.0, of="refusals"),
+        refuses("a task that does not say what ends the reasoning is refused", recipe, lambda: sorting(3)),
         Measured("fewer answers are cut than with accuracy", TIGHT, SHORT, ACCURACY, Average("cut", 0.5),
                  Expect.BELOW, about=About.MECHANISM, **BUDGET),  # type: ignore[arg-type]
         Measured("answers are shorter than with accuracy", TIGHT, SHORT, ACCURACY, Average("length", 0.5), Expect.BELOW,

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, probes, refuses
 from assay.method import READING, Experience, Recipe, Scene, recipes
 from assay.methods.pope import WithGuided, recipe
 from assay.parts import hinted_groups
@@ -72,8 +72,7 @@ CLAIMS = Claims(
         Exact("one right try is enough", lambda: hard_of_unsure(recipe()), equals=0.0),
         Exact("guided answers are not compared with bare ones: all right and all wrong, neither has an advantage",
               lambda: pooled_advantage(recipe()), at_most=1e-9, illustrates=True),
-        Exact("a file without worked solutions is refused", lambda: probes.is_refused(recipe(), probes.BARE_FILE),
-              equals=1.0, of="refusals"),
+        refuses("a file without worked solutions is refused", recipe, lambda: probes.BARE_FILE),
         Measured("where the start is right once in 10,000 it is right on bare prompts more often than grpo, at equally "
                  "many generated tokens", "reading:digits=4", recipe(READING), recipes.grpo(READING),
                  AtEqual("pass_rate", reached="decisions_total"), margin=0.2, seeds=5, minutes=4.0, steps=100, looks=2,

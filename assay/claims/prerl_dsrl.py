@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from assay.claims import About, Claims, Computed, Edit, Exact, Measured, PassAt, addition, by_hand, cartpole, probes
-from assay.claims import sorting
+from assay.claims import refuses, sorting
 from assay.claims.probes.gradients import witness
 from assay.claims.probes.greedy import said
 from assay.method import LANGUAGE, Draw, Experience, Progress, Recipe, Scene, text
@@ -121,8 +121,7 @@ CLAIMS = Claims(
         Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(
               recipe().before[0].recipe, probes.sequences(),
               lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)), at_most=1e-9, of="phases"),
-        Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
-              of="refusals"),
+        refuses("a task without prompts is refused", recipe, cartpole),
         Measured("the gradients of log P(y) and log P(y | x) of a sampled answer are closer than those of two answers: "
                  "difference of the mean cosines", "sorting-5",
                  Computed(alignment, small=partial(alignment, num=3, steps=2)), 0.0, seeds=10, minutes=4.0, looks=2,

@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 import torch
 
-from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Item, Loop, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Computed, Edit, Exact, Item, Loop, Measured, by_hand, probes, refuses
 from assay.claims.probes.rollouts import small_policy
 from assay.claims.testbeds.language.places import lock
 from assay.method import DISCARDED, PLACES, Draw, Experience, Recipe, Scene, groups, random, recipes
@@ -204,8 +204,7 @@ CLAIMS = Claims(
               lambda: wrong_columns(recipe()), equals=0.0, illustrates=True),
         Exact("twice as many groups are twice as many updates of whole groups; with grpo's number they are grpo's, to "
               "the bit", lambda: wrong_parts(recipe()), equals=0.0),
-        Exact("a task whose answers cannot be begun is refused",
-              lambda: probes.is_refused(recipe(), LEVELS["prisoners-dilemma"]()), equals=1.0, of="refusals"),
+        refuses("a task whose answers cannot be begun is refused", recipe, lambda: LEVELS["prisoners-dilemma"]()),
         Measured("where the start is right once in 1,000 it is right more often than grpo at equally many generated "
                  "tokens", "lock:digits=3", recipe(PLACES), recipes.grpo(PLACES),
                  AtEqual("pass_rate", reached="decisions_total"), seeds=5, minutes=3.0, steps=80, looks=2,

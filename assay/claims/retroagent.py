@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Final, Item, Measured, by_hand, probes, same_gradient, sorting
+from assay.claims import About, Claims, Edit, Exact, Final, Item, Measured, by_hand, probes, refuses, same_gradient
+from assay.claims import sorting
 from assay.claims.testbeds.language.formats import formats
 from assay.method import PLACES, Draw, Experience, Need, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods.retroagent import recipe
@@ -194,8 +195,7 @@ CLAIMS = Claims(
               lambda: probes.distance(paid_elsewhere(recipe()), [0.5, 0.0]), equals=0.0),
         Exact("a judge says how much is done and writes lessons; what it does not say is 0",
               lambda: judged_wrongly(recipe()), equals=0.0),
-        Exact("a task with worked answers is refused", lambda: probes.is_refused(recipe(), scratch(4)), equals=1.0,
-              of="refusals"),
+        refuses("a task with worked answers is refused", recipe, lambda: scratch(4)),
         Exact("the policy's lesson is what it writes after its attempt and the verdict",
               lambda: reflected_wrongly(recipe(reflect=OwnReflection())), equals=0.0, of="reflect"),
         Exact("lessons are compared by their letter pairs", lambda: cosine_gap(recipe()), at_most=1e-6),

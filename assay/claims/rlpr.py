@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import ALONE, About, Claims, Computed, Edit, Exact, Loop, Measured, bandit, by_hand, probes
+from assay.claims import ALONE, About, Claims, Computed, Edit, Exact, Loop, Measured, bandit, by_hand, probes, refuses
 from assay.claims import same_gradient, sorting
 from assay.method import TABLE, Draw, Recipe, Scene, recipes
 from assay.methods.rlpr import ReasoningOnly, ReferenceProbability, recipe
@@ -113,8 +113,7 @@ CLAIMS = Claims(
               lambda: probes.distance(trained_tokens(recipe()), [3, 1, 5, 6, 6]), equals=0.0),
         Exact("where no group differs enough three rounds are sampled", lambda: rounds_without_signal(recipe(TABLE)),
               equals=3.0),
-        Exact("a task that does not say what ends the reasoning is refused",
-              lambda: probes.is_refused(recipe(), sorting(3)), equals=1.0, of="refusals"),
+        refuses("a task that does not say what ends the reasoning is refused", recipe, lambda: sorting(3)),
         same_gradient("for given rewards its gradient is grpo's with clip 0.2 / 0.27",
                       lambda: replace(recipe(), rewards=()), loss_by_hand),
         Measured("the reward tells right rollouts from wrong ones better (AUC) than with the likelihood of the answer",

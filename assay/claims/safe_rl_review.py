@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, cartpole, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, by_hand, cartpole, probes, refuses
 from assay.claims.testbeds.control.cost_corridor import within_budget
 from assay.method import Draw, Experience, Recipe, Scene, random, recipes, safe_ppo
 from assay.methods.safe_rl_review import lagrange, projected
@@ -156,8 +156,7 @@ CLAIMS = Claims(
         Exact("an episode costs the same in fragments of any length", lambda: carried_wrongly(safe_ppo()),
               equals=0.0, of="bounded-length"),
         Exact("the cost of an episode in one row or several is the sum by hand", ended_wrongly, equals=0.0),
-        Exact("a task without costs is refused", lambda: not probes.is_refused(safe_ppo(), hazards())
-              and probes.is_refused(safe_ppo(), cartpole()), equals=1.0),
+        refuses("a task without costs is refused", safe_ppo, cartpole, hazards, of=""),
         Measured(
             "in cost-corridor its held-out return less what is beyond the budget is above ppo's, by 1",
             "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), recipes.ppo(), metric=within_budget(10.0),

@@ -5,7 +5,7 @@ Axes: B sequences, T decisions.
 
 import torch
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Final, Measured, by_hand, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Final, Measured, by_hand, probes, refuses
 from assay.method import BIGRAMS, Experience, Origin, Recipe, Scene, Verifier, recipes
 from assay.methods import rl_plus
 from assay.methods.scope import recipe
@@ -133,8 +133,7 @@ CLAIMS = Claims(
         Exact("an answer of a file is cut before its first line that is not the solution's, and goes on with those "
               "after",
               wrong_lines, equals=0.0),
-        Exact("a file without worked solutions is refused", lambda: probes.is_refused(recipe(), probes.BARE_FILE),
-              equals=1.0, of="refusals"),
+        refuses("a file without worked solutions is refused", recipe, lambda: probes.BARE_FILE),
         Measured("where half of the prompts are solved once in 100 samples, its pass@64 ends above grpo's by 0.05",
                  "many-ways", recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass@64"), margin=0.05, seeds=5,
                  minutes=3.0, steps=100, looks=2, about=About.HEADLINE),

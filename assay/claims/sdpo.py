@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import ALONE, About, Claims, Engine, Exact, Measured, Placement, addition, by_hand, probes, sorting
+from assay.claims import ALONE, About, Claims, Engine, Exact, Measured, Placement, addition, by_hand, probes, refuses
+from assay.claims import sorting
 from assay.claims.taught import distances, divergence_gap, teacher_gap, with_candidates
 from assay.method import Recipe, Scene, Verifier, recipes
 from assay.methods.sdpo import reading, recipe, with_feedback
@@ -52,8 +53,7 @@ CLAIMS = Claims(
               lambda: max(teacher_gap(recipe(), num, OUTCOMES, SIBLINGS) for num in (100, 5)), at_most=1e-4),
         Exact("with feedback the teacher of an answer that failed reads it and what the verifier says about it",
               lambda: feedback_gap(with_feedback()), at_most=1e-4, of="feedback"),
-        Exact("feedback is refused on a task that gives none", lambda: probes.is_refused(with_feedback(), addition(1)),
-              equals=1.0, of="feedback"),
+        refuses("feedback is refused on a task that gives none", with_feedback, lambda: addition(1), of="feedback"),
         Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(
               recipe().before[0].recipe, probes.sequences(),
               lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)), at_most=1e-9, of="phases"),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from assay.claims import About, AtEqual, Average, Claims, Edit, Exact, Expect, Loop, Measured, addition, by_hand
-from assay.claims import cartpole, probes, same_gradient
+from assay.claims import cartpole, probes, refuses, same_gradient
 from assay.claims.testbeds.language.sparse import levels
 from assay.method import BIGRAMS, Recipe, Scene, recipes
 from assay.methods.self_interference import Interference, log_changes, recipe
@@ -80,8 +80,7 @@ CLAIMS = Claims(
               equals=0.0),
         Exact("the probe logs what updates did to right answers of prompts outside of their batch",
               lambda: probe_gap(recipe()), at_most=1e-5),
-        Exact("a task of returns is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
-              of="refusals"),
+        refuses("a task of returns is refused", recipe, cartpole),
         Measured("where contexts share parameters it has a higher pass@64 than grpo at an equal pass rate", "many-ways",
                  recipe(BIGRAMS).set("actor.rank", 4), recipes.grpo(BIGRAMS).set("actor.rank", 4), AtEqual("pass@64"),
                  seeds=10, minutes=6.0, steps=100, looks=2, about=About.HEADLINE),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import About, Claims, Exact, Measured, by_hand, probes, sorting
+from assay.claims import About, Claims, Exact, Measured, by_hand, probes, refuses, sorting
 from assay.method import Experience
 from assay.methods.self_redteam import FixedOpponents, recipe
 from assay.tasks.language.redteam import RedTeaming
@@ -38,8 +38,7 @@ CLAIMS = Claims(
               lambda: probes.formula_gap(recipe(), games(), loss_by_hand), at_most=1e-9),
         Exact("its gradient is the formula's also with outcomes further above 0 than below it",
               lambda: probes.formula_gap(recipe(), games(above=2.0), loss_by_hand), at_most=1e-9),
-        Exact("a task that is not a game is refused", lambda: not probes.is_refused(recipe(), RedTeaming())
-              and probes.is_refused(recipe(), sorting()), equals=1.0),
+        refuses("a task that is not a game is refused", recipe, sorting, RedTeaming, of=""),
         Measured("a defender of self-play is right more often on unseen combinations than one of static attacks",
                  "red-teaming", SMALL, STATIC, seeds=5, minutes=5.0, steps=60, warmup=100, about=About.HEADLINE),
     ),

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, cartpole, probes
+from assay.claims import About, AtEqual, Claims, Edit, Exact, Measured, by_hand, cartpole, probes, refuses
 from assay.claims.probes.formulas import TABLE_SPEC, built, prepared
 from assay.claims.taught import distances, divergence_gap, teacher_gap, with_candidates
 from assay.method import Experience, Recipe
@@ -66,8 +66,7 @@ CLAIMS = Claims(
         Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(
               recipe().before[0].recipe, probes.sequences(),
               lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)), at_most=1e-9, of="phases"),
-        Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
-              of="refusals"),
+        refuses("a task without prompts is refused", recipe, cartpole),
         Measured("at equally many generated tokens it ends higher than sdpo, which distils all answers", "sorting-6",
                  small(recipe()), small(sdpo.recipe()), AtEqual("evaluation", reached="decisions_total"),
                  seeds=4, minutes=15.0, steps=120, looks=2, about=About.HEADLINE),

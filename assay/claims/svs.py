@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Item, Measured, PassAt, by_hand, cartpole, probes, sorting
+from assay.claims import About, Claims, Edit, Exact, Item, Measured, PassAt, by_hand, cartpole, probes, refuses, sorting
 from assay.claims.refining import Scripted
 from assay.method import LANGUAGE, Origin, Recipe, Scene, Verifier
 from assay.methods.svs import FORM, SelfPosed, problem_in, recipe
@@ -128,8 +128,7 @@ CLAIMS = Claims(
         Exact("the phase before it learns all demonstrated decisions by cross-entropy", lambda: probes.formula_gap(
               recipe().before[0].recipe, probes.sequences(),
               lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)), at_most=1e-9, of="phases"),
-        Exact("a task without prompts is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0,
-              of="refusals"),
+        refuses("a task without prompts is refused", recipe, cartpole),
         Measured("on a pool of 64 problems pass@8 on others ends higher than grpo's, which spends at least as many "
                  "tokens on the pool's own", "sorting-5", in_pool(recipe(), 16), in_pool(without_posing(), 64),
                  PassAt(8), seeds=4, minutes=15.0, steps=40, looks=2, about=About.HEADLINE),

@@ -1,5 +1,5 @@
 """Exact claims that several methods state in the same way: what an update moves and when, the base that a recipe is,
-and the dataset that its batches come from.
+the dataset that its batches come from, and the task that it refuses.
 
 A recipe is made when a claim runs, so that a mutant of its functions is seen. Weights have the shapes of parameters.
 """
@@ -13,6 +13,7 @@ import torch
 from assay.claims.claim import Exact
 from assay.claims.probes.formulas import BOX_SPEC, Data, transitions
 from assay.claims.probes.offline import foreign_rows
+from assay.claims.probes.refusals import is_refused
 from assay.claims.probes.schedules import history_gap, schedule_gap
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
@@ -82,6 +83,23 @@ def reads_dataset(
 ) -> Exact:
     """Returns the claim that a step's batches hold nothing but transitions of the recipe's datasets; `foreign_rows`."""
     return Exact(name, lambda: foreign_rows(recipe(), task(), scale), at_most=0.0, of=of)
+
+
+def refuses(
+    name: str,
+    recipe: Callable[[], Recipe],
+    task: Callable[[], Task],
+    accepts: Callable[[], Task] | None = None,
+    of: str = "refusals",
+) -> Exact:
+    """Returns the claim that the recipe's parts refuse a task before anything is computed, and not that which they
+    `accepts`; see `is_refused`.
+    """
+
+    def is_so() -> bool:
+        return is_refused(recipe(), task()) and (accepts is None or not is_refused(recipe(), accepts()))
+
+    return Exact(name, is_so, equals=1.0, of=of)
 
 
 def made(data: Data | None, spec: Spec) -> Experience:

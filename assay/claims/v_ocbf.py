@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, built, pendulum, probes, steps
+from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, built, pendulum, probes, refuses, steps
 from assay.claims.fisor import with_costs
 from assay.method import Recipe
 from assay.methods.v_ocbf import AffineMoves, Filtered, PredictChange, v_ocbf
@@ -123,7 +123,7 @@ CLAIMS = Claims(
         Exact("on tables the sign of B at level 1 is the viability kernel", partial(unlike_kernel, 1.0 - 1e-9),
               equals=0.0),
         Exact("the mean over actions is not", partial(unlike_kernel, 0.5), at_least=20.0, illustrates=True),
-        Exact("data without costs are refused", lambda: probes.is_refused(v_ocbf(), pendulum()), equals=1.0),
+        refuses("data without costs are refused", v_ocbf, pendulum, of=""),
         Measured("its episodes cost less than those of its clone by more than 0.5", "steered-hazards", v_ocbf(),
                  clone(), metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=0.5, seeds=5, minutes=4.0,
                  about=About.HEADLINE),

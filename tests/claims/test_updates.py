@@ -6,9 +6,22 @@ from functools import partial
 
 import torch
 
-from assay.claims import COPIED, DELAYED, follows_schedule, probes, reads_dataset, same_report, same_weights, steps
+from assay.claims import (
+    COPIED,
+    DELAYED,
+    follows_schedule,
+    pendulum,
+    probes,
+    reads_dataset,
+    refuses,
+    same_report,
+    same_weights,
+    steps,
+)
 from assay.method import dqn, sac, td3, td3_bc
+from assay.methods.fisor import fisor
 from assay.parts import Log, ReturnRange
+from assay.tasks.control.steered import steered_hazards
 
 
 def test_a_schedule_is_that_of_the_recipe_and_of_no_other() -> None:
@@ -48,3 +61,10 @@ def test_a_report_is_a_mean_of_both_critics() -> None:
     given = partial(same_report, sac, data=partial(probes.transitions, num=16), spec=probes.BOX_SPEC)
     assert given(formula=report).run().holds
     assert not given(formula=partial(report, factor=1.001)).run().holds
+
+
+def test_a_refusal_is_of_one_task_and_not_of_another() -> None:
+    assert refuses("pendulum", fisor, pendulum).run().holds
+    assert not refuses("hazards", fisor, steered_hazards).run().holds
+    assert refuses("pendulum alone", fisor, pendulum, steered_hazards).run().holds
+    assert not refuses("both", fisor, pendulum, pendulum).run().holds
