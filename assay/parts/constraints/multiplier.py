@@ -116,7 +116,7 @@ class Multiplier(Constraint):
 
     J_C is the mean cost of the whole episodes that ended in this batch, unless the cost credit defines another level.
     Place it after the credit; it reads cost channel `channel`. Degenerate: a batch without J_C, in which no episode
-    ended, leaves the multiplier as it is. Source: Ray et al. 2019.
+    ended, leaves the multiplier as it is. Source: Ray et al. 2019. Assumes that some policy keeps the limit.
     """
 
     limit: float = 1.0

@@ -66,7 +66,8 @@ class SamplerWeight(Credit):
     Truncated importance sampling by decision (IMPALA, arXiv:1802.01561), or by answer with a `level` of sequences.
     With `masks`, decisions whose w is outside of [low, high] have weight 0 instead. It comes after the credit, and
     after `OldPolicy`. Since an objective is a multiple of its advantages, this is the loss times w. Degenerate: where
-    both policies are the same, w is 1; low 0, high infinity and the decision's level are the plain weights.
+    both policies are the same, w is 1; low 0, high infinity and the decision's level are the plain weights. Assumes
+    that the sampler's own log-probabilities were recorded.
     """
 
     level: RatioLevel = TokenRatio()

@@ -74,7 +74,7 @@ class Calibrated(OverTransitions, CriticLoss):
 
     G is the return of the recorded episode from s on, which estimates the behaviour policy's value: values are not
     pushed below it, so that the online phase need not unlearn them. Uniform proposals count as they are. Where G is
-    larger, the proposal gets no gradient; G = -infinity is CQL.
+    larger, the proposal gets no gradient. Degenerate: G = -infinity is CQL. Assumes whole recorded episodes.
     """
 
     penalty: Conservative = Conservative(num=2)

@@ -74,7 +74,10 @@ def in_passes(places: Sequence[int], scene: Scene, state: State) -> list[int]:
 
 @dataclass(frozen=True)
 class Passes(PoolRule):
-    """All prompts of the pool, pass by pass, each pass shuffled. Degenerate: a pool of one prompt repeats it."""
+    """All prompts of the pool, pass by pass, each pass shuffled.
+
+    Source: by definition. Assumes nothing. Degenerate: a pool of one prompt repeats it.
+    """
 
     def choose(self, seen: Visited, scene: Scene, state: State) -> Sequence[int]:
         return in_passes(range(len(seen.starts)), scene, state)
@@ -87,7 +90,7 @@ class Pool(Curriculum):
     The pool are the first `size` rows of a file, or all of them for size 0 (of a generator 256 starts); equal prompts
     are one. Each prompt keeps its start, so that the rollout must tell its visits apart (`Revisits`). An answer is
     right if its outcome is above 1/2; rows of other origin than the policy are not counted. Degenerate: `Passes` in a
-    large pool takes every prompt equally often.
+    large pool takes every prompt equally often. Source: by definition. Assumes a task with prompts.
     """
 
     rule: PoolRule = Passes()

@@ -58,7 +58,7 @@ class Distil(Objective):
     not for the sampled one alone (SDPO, arXiv:2601.20802). The actions are the candidates and all others together, so
     D is at most that of the whole distributions, and equal if every action is a candidate. `divergence` maps (log pi,
     log q) [B, T, K + 1] to [B, T]. A column `teacher_weight` multiplies it. No gradient into the teacher. Degenerate:
-    decisions without a teacher are in neither sum nor count.
+    decisions without a teacher are in neither sum nor count. Assumes a teacher of the same vocabulary.
     """
 
     divergence: Callable[[Tensor, Tensor], Tensor] = reverse_kl

@@ -15,7 +15,10 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class ValueSize(Annotation):
-    """Column `q_size`: the mean of |Q_1(s, a)| over the batch's recorded decisions, the same number in every column."""
+    """Column `q_size`: the mean of |Q_1(s, a)| over the batch's recorded decisions, the same number in every column.
+
+    Source: TD3+BC, arXiv:2106.06860. Assumes critics of actions. Degenerate: 0 without decisions.
+    """
 
     model: str = model_name("q")
     column: ClassVar[str] = "q_size"
@@ -23,7 +26,7 @@ class ValueSize(Annotation):
     of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """Returns the column [B, T]; 0 without decisions."""
+        """Returns the column [B, T]."""
         size = over(experience, lambda q, part: q.first(part.context, part.action).abs())
         mean = (size * experience.weight).sum() / experience.num_decisions.clamp(min=1)
         return mean.expand_as(experience.mask).clone()
@@ -34,7 +37,7 @@ class MaximizeScaledQ(OverTransitions, Objective):
     """loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| (TD3+BC, arXiv:2106.06860): the same for Q and 10 Q.
 
     The mean is over the whole update's recorded decisions and has no gradient. Degenerate: a mean below 1e-6 counts
-    as 1e-6.
+    as 1e-6. Assumes a deterministic actor.
     """
 
     weight: float = 2.5

@@ -46,7 +46,7 @@ class Chosen(Choice, Protocol):
 
 @dataclass(frozen=True)
 class Every(Chosen):
-    """All answers."""
+    """All answers. Source: by definition. Assumes nothing. Degenerate: of no answers none."""
 
     def __call__(self, score_B: Tensor, experience: Experience) -> Tensor:
         return torch.ones_like(score_B, dtype=torch.bool)
@@ -56,7 +56,8 @@ class Every(Chosen):
 class Best(Chosen):
     """The best answer of each group but its last member, which would be replaced; of equal ones the first sample.
 
-    If nothing is said of it, the group stays as it is. Degenerate: a group of one has no other members.
+    If nothing is said of it, the group stays as it is. Source: by definition. Assumes that the last
+    member is the one that is replaced. Degenerate: a group of one has no other members.
     """
 
     def __call__(self, score_B: Tensor, experience: Experience) -> Tensor:
@@ -110,7 +111,8 @@ class Refined(Around):
     The best of a group's new answers (of equal ones the first) takes the place of the group's last member, whatever it
     scores, and is moved onto the task's own prompt: its `source` is HINTED, `hinted` [B] marks it, and its recorded
     log-probability stays that under the feedback (an off-policy sample). Which member goes does not depend on any
-    score. All answers that do not stay count as spent. Degenerate: if nothing is chosen it equals `gather`.
+    score. All answers that do not stay count as spent. Source: arXiv:2506.03106. Assumes a task with prompts.
+    Degenerate: if nothing is chosen it equals `gather`.
     """
 
     gather: Rollout = Episodes()

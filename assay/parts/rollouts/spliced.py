@@ -75,7 +75,8 @@ class Spliced(Around):
     their first wrong step; the task says how a right answer goes on. If the whole is right, it replaces the row, else
     the row stays. `foreign` [B, T] marks the decisions that the policy did not take; its own keep their recorded
     log-probabilities. Steps say where to cut and are no reward. Replaced rows were sampled and count as spent; what
-    follows was not. Degenerate: without a wrong answer, or a located error, it equals `gather`.
+    follows was not. Source: arXiv:2602.24110. Assumes a task that locates the first wrong step. Degenerate: without a
+    wrong answer, or a located error, it equals `gather`.
     """
 
     gather: Rollout = Episodes()

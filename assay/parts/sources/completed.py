@@ -124,6 +124,7 @@ class Completed(Source):
 
     The labelled episodes are drawn among the lowest share `among` of the returns. With model None only the labelled
     rows are drawn. Degenerate: share 1 is the dataset itself. Assumes rows in the order in which they were recorded.
+    Source: arXiv:2210.06518.
     """
 
     model: InverseDynamics | None

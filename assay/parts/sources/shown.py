@@ -19,7 +19,8 @@ class ShownTwice(Source):
     contains them (`shown`, as in SolvedTeacher).
 
     Only the demonstration after the prompt is trained on, so a model learns to use an answer in its context. The
-    `plain` ones keep it trained on bare prompts. Language tasks only.
+    `plain` ones keep it trained on bare prompts. Source: by definition. Assumes a language task. Degenerate: with as
+    many `plain` ones as the batch holds none is shown.
     """
 
     batch: int = 64

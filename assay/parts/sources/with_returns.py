@@ -25,7 +25,11 @@ def recorded_returns(columns: dict[str, Tensor], discount: float) -> Tensor:
 
 @dataclass(frozen=True)
 class LoggedWithReturns(Logged):
-    """`Logged` with the column `recorded_return`: the discounted return of the recorded episode from here."""
+    """`Logged` with the column `recorded_return`: the discounted return of the recorded episode from here.
+
+    Source: by definition. Assumes rows in the order of recording. Degenerate: an episode that the data break off has
+    the return of its recorded part.
+    """
 
     discount: float = 0.95
     writes: ClassVar[Mapping[str, str]] = {RETURN: "BT: return of the recorded episode from here on"}

@@ -18,7 +18,8 @@ class WorstToCome(Target):
 
     h is `harm` if the decision cost something, else -1. A violation that cannot be avoided k decisions ahead has y =
     discount^k (harm + 1) - 1: it is visible up to ln(harm + 1) / -ln(discount) decisions ahead, which is the purpose
-    of a large `harm`. V is the critic `value`. Degenerate: where nothing costs it is -1 everywhere.
+    of a large `harm`. V is the critic `value`. Source: arXiv:2401.10700. Assumes costs of
+    violations alone. Degenerate: where nothing costs it is -1 everywhere.
     """
 
     discount: float = 0.99
