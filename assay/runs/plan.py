@@ -172,8 +172,7 @@ def make_plan(
     are those of the method, if it is a system.
     """
     check_arguments(task, settings, placement, model)
-    options.check()
-    options = replace(options, own=options.own.anchored(), language=options.language.anchored())
+    options = checked_options(options)
     code, changed = code_of(method, task, options, consent)
     address, found = (None, task) if not isinstance(task, str) else found_task(task, options)
     options = options if not isinstance(method, str) else as_the_method_runs(options, method, found)
@@ -195,6 +194,12 @@ def make_plan(
     started, accepted = (code, {}) if consent is None else (consent.started, code if changed else {})
     plan = replace(Plan(recipe, found, *numbers, *place), code=started, accepted=accepted)
     return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
+
+
+def checked_options(options: RunOptions) -> RunOptions:
+    """Returns the options with whole paths; refuses what no run can have."""
+    options.check()
+    return replace(options, own=options.own.anchored(), language=options.language.anchored())
 
 
 def check_plan(recipe: Recipe, task: Task, placement: Placement, options: RunOptions) -> None:
