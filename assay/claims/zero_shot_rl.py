@@ -1,48 +1,18 @@
 """The losses of zero-shot-rl by hand, and what its tasks are. Axes: K heads, B rows, A actions, D = 32 numbers."""
 
 from copy import deepcopy
-from math import pi
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, built, follows_schedule, probes
+from assay.claims.measures import SEEN, ByHand, backward, forward, on_sphere, waves
 from assay.claims.probes import GOAL_BOX, GOAL_CHOICE, steps
-from assay.method import CONTINUOUS, CONTROL, CriticLoss, Recipe, Spec
-from assay.methods.zero_shot_rl import CAREFUL, ON_MEASURES, vc_fb
-from assay.methods.zero_shot_rl.losses import ConservativeValues, MeasureLoss, Rows, forward_backward
-from assay.methods.zero_shot_rl.models import ForwardBackward
-from assay.parts import Play
-
-SEEN, PLACES = (torch.full((3,), 3.0), torch.zeros(3)), (torch.tensor([1.0, 3.0]), torch.tensor([0.0, 1.0]))
-"""Half range and centre of observations and goals."""
-
-
-def waves(value: Tensor, half: Tensor, centre: Tensor) -> Tensor:
-    unit = (value - centre) / half
-    angles = [octave * pi * unit for octave in (1, 2, 4)]
-    return torch.cat([unit, *map(torch.sin, angles), *map(torch.cos, angles)], -1)
-
-
-def backward(model: Any, place: Tensor) -> Tensor:
-    return on_sphere(model.back(waves(place, *PLACES)))
-
-
-def on_sphere(vector: Tensor) -> Tensor:
-    return 32**0.5 * vector / vector.square().sum(-1, keepdim=True).sqrt()
-
-
-def forward(model: Any, seen: Tensor, z: Tensor, action: Tensor | None = None) -> Tensor:
-    """Returns F of all discrete actions [K, B, 4, D], of one of each row [K, B, D], or of continuous ones [B, A, 2]."""
-    rows = torch.cat((waves(seen, *SEEN), z), -1)
-    if action is None or action.dim() == 1:
-        every: Tensor = model.ahead(rows).view(2, len(rows), 4, 32)
-        return every if action is None else every[:, torch.arange(len(rows)), action]
-    if action.dim() == 2:
-        found: Tensor = model.ahead(torch.cat((rows, steps.in_half_ranges(action)), -1))
-        return found
-    return torch.stack([forward(model, seen, z, one) for one in action.unbind(1)], 2)
+from assay.method import CONTINUOUS, CONTROL, CriticLoss, Recipe, Spec, forward_backward
+from assay.methods.zero_shot_rl import CAREFUL, ON_MEASURES, ConservativeValues, vc_fb
+from assay.models import ForwardBackward
+from assay.parts import MeasuredRows, MeasureLoss, Play
 
 
 def chosen(model: Any, seen: Tensor, z: Tensor, is_discrete: bool, noise: Tensor | float = 0.0) -> Tensor:
@@ -54,17 +24,8 @@ def chosen(model: Any, seen: Tensor, z: Tensor, is_discrete: bool, noise: Tensor
     return steps.CENTRE + steps.HALF * action.clamp(-1.0, 1.0)
 
 
-class ByHand:
-    """A batch with the tasks z that it is trained on."""
-
-    def __init__(self, seen: probes.Seen, is_discrete: bool) -> None:
-        data, self.seen, self.is_discrete = seen.experience, seen, is_discrete
-        self.model, self.target, self.here = seen.models["actor"], seen.models["target"], data.mask[:, 0]
-        self.now, self.after = data.context["observation"].unbind(1)
-        self.action, self.arrived = data.action[:, 0], data.context["achieved"][:, 1]
-        uniform = seen.uniform(1, 33, tag=3)[:, 0].double()
-        sphere, goal = on_sphere(steps.normal(uniform[:, :32])), backward(self.model, data.context["goal"][:, 0])
-        self.z = torch.where(uniform[:, 32:] < 0.5, goal, sphere).detach()
+class Tasks(ByHand):
+    """A batch with the tasks z that it is trained on, and the actions that zero-shot-rl compares."""
 
     def next_action(self) -> Tensor:
         noise = (0.2 * steps.normal(self.seen.uniform(1, 2, tag=5)[:, 0])).clamp(-0.3, 0.3)
@@ -78,30 +39,22 @@ class ByHand:
         return torch.cat([steps.LOW + 2 * steps.HALF * uniform, own.unsqueeze(1), self.action.unsqueeze(1)], 1)
 
 
-def measure_loss(hand: ByHand, on_measures: bool) -> Tensor:
+def measure_loss(hand: Tasks, on_measures: bool) -> Tensor:
     """FB's loss, the orthonormality, and the penalty of VC-FB or MC-FB, row by row."""
-    here, here_next = hand.here.nonzero().flatten().tolist(), 1.0 - hand.seen.experience.terminal[:, 0].double()
-    back, onward = backward(hand.model, hand.arrived), backward(hand.target, hand.arrived)
+    here, back = hand.here.nonzero().flatten().tolist(), backward(hand.model, hand.arrived)
     mine = forward(hand.model, hand.now, hand.z, hand.action)
-    ahead = forward(hand.target, hand.after, hand.z, hand.next_action())
-    measure = torch.einsum("kid,jd->kij", mine, back)
-    target = (0.9 * here_next.unsqueeze(1) * torch.einsum("kid,jd->kij", ahead, onward).mean(0)).detach()
     every = forward(hand.model, hand.now, hand.z, hand.candidates())
-    num, total = len(here), torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64)
     for i in here:
-        others = [j for j in here if j != i]
-        pairs = (measure[:, i, others] - target[i, others]).square().sum() / 2
-        total = total + (pairs + (back[i] @ back[others].T).square().sum()) / (num - 1)
-        total = total - measure[:, i, i].sum() - 2 * back[i] @ back[i]
         if on_measures:
             values = every[:, i] @ back[here].T
-            total = total + (values.exp().sum(1).log() - measure[:, i, here]).sum() / num
+            total = total + (values.exp().sum(1).log() - mine[:, i] @ back[here].T).sum() / len(here)
         else:
             total = total + ((every[:, i] @ hand.z[i]).exp().sum(1).log() - mine[:, i] @ hand.z[i]).sum()
-    return total / num
+    return hand.pairs(hand.next_action()) + total / len(here)
 
 
-def policy_loss(hand: ByHand) -> Tensor:
+def policy_loss(hand: Tasks) -> Tensor:
     fixed = deepcopy(hand.model).requires_grad_(False)
     action = chosen(hand.model, hand.now, hand.z, is_discrete=False)
     values = (forward(fixed, hand.now, hand.z, action) * hand.z).sum(-1)
@@ -110,7 +63,7 @@ def policy_loss(hand: ByHand) -> Tensor:
 
 def gradient_gap(recipe: Recipe, spec: Spec, on_measures: bool = False) -> float:
     def formula(seen: probes.Seen) -> dict[str, Tensor]:
-        hand = ByHand(seen, spec is probes.GOAL_CHOICE)
+        hand = Tasks(seen, spec is probes.GOAL_CHOICE)
         losses = {"measure": measure_loss(hand, on_measures)}
         return losses if hand.is_discrete else {**losses, "policy": policy_loss(hand)}
 
@@ -156,7 +109,7 @@ def more_goals(name: str, conservative: tuple[CriticLoss, ...], data: Play, marg
 CLAIMS = Claims(
     equivalent=dict.fromkeys(LENGTH_TERM, "B has a fixed length, so the gradient of this term is 0 but for rounding"),
     mutants=(
-        Edit("the diagonal is in the square", Rows.others, " - torch.diag(self.weight)", ""),
+        Edit("the diagonal is in the square", MeasuredRows.others, " - torch.diag(self.weight)", ""),
         Edit("the target policy chooses", MeasureLoss.__call__, "rows.model.decide", "target.decide"),
         Edit("targets are the minimum of the heads", MeasureLoss.__call__, ".T).mean(0)", ".T).amin(0)"),
         Edit("the penalty raises", ConservativeValues.__call__, "Loss(self.weight", "Loss(-self.weight"),

@@ -39,6 +39,9 @@ from assay.models.heads.categorical import Categorical as Categorical
 from assay.models.heads.diffusion import Diffusion as Diffusion
 from assay.models.heads.factored import Factored as Factored
 from assay.models.heads.flow import Flow as Flow
+from assay.models.heads.forward_backward import (
+    ForwardBackward as ForwardBackward, ForwardBackwardActor as ForwardBackwardActor,
+)
 from assay.models.heads.gaussian import (
     Distribution as Distribution, Gaussian as Gaussian, GaussianPolicy as GaussianPolicy,
 )
@@ -54,4 +57,5 @@ from assay.models.heads.value import (
     Acting as Acting, ActionValue as ActionValue, Greedy as Greedy, Value as Value,
     scored_softmax as scored_softmax,
 )
+from assay.models.heads.waves import Waves as Waves
 from assay.models.model import Critic as Critic, Policy as Policy, Temperature as Temperature

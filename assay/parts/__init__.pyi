@@ -48,6 +48,10 @@ from assay.parts.credit.temporal import Gae as Gae, RewardToGo as RewardToGo, Wh
 from assay.parts.critics.conservative import (
     Calibrated as Calibrated, Conservative as Conservative, ConservativeChoices as ConservativeChoices,
 )
+from assay.parts.critics.measures import (
+    MaximizeMeasure as MaximizeMeasure, MeasuredRows as MeasuredRows, MeasureLoss as MeasureLoss, OfPairs as OfPairs,
+    Orthonormal as Orthonormal,
+)
 from assay.parts.critics.score import BradleyTerry as BradleyTerry
 from assay.parts.critics.td import Td as Td
 from assay.parts.curricula.in_order import InOrder as InOrder, next_starts as next_starts
@@ -184,4 +188,4 @@ from assay.parts.targets.one_step import (
 )
 from assay.parts.targets.recorded import Column as Column, RecordedAction as RecordedAction
 from assay.parts.targets.worst import WorstToCome as WorstToCome
-from assay.parts.wrappers.choosing import BestOf as BestOf
+from assay.parts.wrappers.choosing import BestOf as BestOf, hashed_uniform as hashed_uniform

@@ -15,19 +15,14 @@ from assay.core.slots import Scene
 from assay.core.spaces import Box
 from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
-from assay.methods.zero_shot_rl.losses import (
-    ConservativeMeasures,
-    ConservativeValues,
-    MaximizeMeasure,
-    MeasureLoss,
-    Orthonormal,
-    Rows,
-    forward_backward,
-)
-from assay.methods.zero_shot_rl.models import ForwardBackwardActor, Waves
+from assay.methods.zero_shot_rl import ConservativeMeasures, ConservativeValues
 from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.forward_backward import ForwardBackwardActor
+from assay.models.heads.waves import Waves
 from assay.models.model import Policy
+from assay.parts.critics.measures import MaximizeMeasure, MeasuredRows, MeasureLoss, Orthonormal
 from assay.parts.sources.relabelled import Play, Relabelled
+from assay.recipes.forward_backward import forward_backward
 from assay.recipes.presets import CONTINUOUS, CONTROL
 from assay.runs import catalogue
 from tests.scenes import feeding
@@ -46,8 +41,8 @@ def setting(task, world, size=6):
 @pytest.mark.parametrize(("task", "world"), [(GRID, CONTROL), (POINT, CONTINUOUS)])
 def test_the_measure_loss_is_its_definition_pair_by_pair(task, world) -> None:
     model, batch, view = setting(task, world)
-    rows = Rows(batch, view)
-    noise = view.uniform((8, 1, model.num_draws), tag=5).flatten(0, 1)
+    rows = MeasuredRows(batch, view)
+    noise = view.uniform((8, 1, model.num_next_draws), tag=5).flatten(0, 1)
     ahead = model.forward_of(rows.now, rows.action, rows.z)
     onward = model.forward_of(rows.after, model.decide(rows.after, rows.z, noise), rows.z)
     back = model.backward_of(rows.after["achieved"])
@@ -79,7 +74,7 @@ def test_the_policy_alone_learns_from_its_own_objective() -> None:
     MaximizeMeasure()(batch, view).sum.backward()
     moved = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and bool(p.grad.any())}
     assert moved == {"policy"}
-    rows = Rows(batch, view)
+    rows = MeasuredRows(batch, view)
     action = model.decide(rows.now, rows.z)
     value = (model.forward_of(rows.now, action, rows.z) * rows.z).sum(-1).amin(0).sum()
     direct = torch.autograd.grad(-value, list(model.policy.parameters()))
@@ -114,7 +109,7 @@ def test_a_single_decision_has_no_pairs() -> None:
     one = batch.rows(slice(0, 1))
     view = StageView({"actor": model, "target": model}, one, frozenset(), Draw(0))
     loss = MeasureLoss()(one, view)
-    rows = Rows(one, view)
+    rows = MeasuredRows(one, view)
     expected = -(model.forward_of(rows.now, rows.action, rows.z) @ model.backward_of(rows.after["achieved"]).T).sum()
     assert float(loss.sum.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
 

@@ -5,55 +5,28 @@ Axes: K forward heads, A actions, D numbers of a representation, leading axes as
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from assay.method import ActorHead, Ask, Body, Box, Context, Discrete, Experience, Need, Scored, Space, Spec
-from assay.method import distributions
-from assay.models import Vectors, is_finite, need_goal, of_length_root, register_bounds, scored_distance, scored_softmax
-from assay.models import vectors
-
-OCTAVES = (1.0, 2.0, 4.0)
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import ActorHead, Ask, Body
+from assay.core.spaces import Box, Context, Discrete, Space, Spec
+from assay.models.bodies.perceptron import Vectors, vectors
+from assay.models.heads.bounded import scored_distance
+from assay.models.heads.goals import need_goal, of_length_root
+from assay.models.heads.spaces import is_finite, register_bounds
+from assay.models.heads.value import scored_softmax
+from assay.models.heads.waves import Waves
+from assay.ops import distributions
 
 NUM_HEADS = 2
 
 
 NOISE, NOISE_LIMIT = 0.2, 0.3
 """Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
-
-
-class Waves(nn.Module):
-    """x, sin(pi k x) and cos(pi k x), k = 1, 2, 4: Fourier features (arXiv:2006.10739), learned faster by perceptrons.
-
-    x is the number in units of half its range around the centre, so that no two numbers inside the bounds look alike.
-    Where the task has no finite bounds, those of the data count; without them x = y / (1 + |y|), hardly apart if large.
-    """
-
-    centre: Tensor
-    half_range: Tensor
-    is_bounded: Tensor
-
-    def __init__(self, space: Box, data: Box | None = None) -> None:
-        super().__init__()
-        own = torch.tensor((space.low, space.high))
-        given = own if data is None else torch.tensor((data.low, data.high))
-        low, high = torch.where((own[1] - own[0]).isfinite(), own, given)
-        is_bounded = low.isfinite() & high.isfinite()
-        self.size = space.size * (1 + 2 * len(OCTAVES))
-        self.register_buffer("is_bounded", is_bounded)
-        self.register_buffer("centre", torch.where(is_bounded, (high + low) / 2, 0.0))
-        self.register_buffer("half_range", torch.where(is_bounded, (high - low) / 2, 1.0))
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Returns the features, [..., size]."""
-        unit = (values - self.centre) / self.half_range
-        unit = torch.where(self.is_bounded, unit, values / (1.0 + values.abs()))
-        angles = torch.cat([math.pi * octave * unit for octave in OCTAVES], -1)
-        return torch.cat([unit, angles.sin(), angles.cos()], -1)
 
 
 class ForwardBackward(nn.Module):
@@ -77,8 +50,13 @@ class ForwardBackward(nn.Module):
             assert isinstance(action, Box)
             self.num_draws = action.size
             self.ahead = body.network(num_inputs + action.size, heads)
-            self.policy = body.network(num_inputs, replace(one, shape=(action.size,)))
+            self.policy = self.acting(body, num_inputs, action)
             register_bounds(self, action)
+        self.num_next_draws = self.num_draws  # of the actions whose future is predicted
+
+    def acting(self, body: Vectors, num_inputs: int, space: Box) -> nn.Module:
+        """Returns the network of pi_z for continuous actions."""
+        return body.network(num_inputs, Ask((space.size,), activation=nn.ReLU))
 
     def backward_of(self, place: Tensor) -> Tensor:
         """Returns B of positions in goal space, [..., D]."""
@@ -195,4 +173,8 @@ class ForwardBackwardActor(ActorHead):
         goal, networks = need_goal(spec, "ForwardBackwardActor"), vectors(body, "ForwardBackwardActor")
         assert isinstance(spec.observation, Box)
         seen, places = Waves(spec.observation, self.seen), Waves(goal, self.places)
-        return ForwardBackward(networks, spec.action, seen, places, self.size)
+        return self.module(networks, spec.action, seen, places)
+
+    def module(self, networks: Vectors, action: Space, seen: Waves, places: Waves) -> ForwardBackward:
+        """Returns the networks on these inputs."""
+        return ForwardBackward(networks, action, seen, places, self.size)

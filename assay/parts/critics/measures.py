@@ -1,8 +1,10 @@
-"""Forward-backward representations: losses of successor measures for every task z at once, and the recipe.
+"""Forward-backward representations: losses of successor measures for every task z at once.
 
 Axes: K heads, R decisions of the batch, N action samples, D numbers. The model `actor` has F, B and pi_z, `target` is
 its target network. Rewards are not read.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +13,16 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from assay.method import CONTROL, Adam, AssayError, Box, Copy, CriticLoss, Experience, Loss, Objective, Preset, Recipe
-from assay.method import Stage, View, model_name
-from assay.methods.zero_shot_rl.models import ForwardBackward, ForwardBackwardActor
-from assay.models import Policy
-from assay.parts import Mixed, OverTransitions, Play, Relabelled
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
+from assay.core.slots import CriticLoss, Objective, View
+from assay.core.spaces import Box
+from assay.models.heads.forward_backward import ForwardBackward
+from assay.parts.aggregations import OverTransitions
 
 
-class Rows:
+class MeasuredRows:
     """A batch's decisions as rows [R], contexts `now` and `after`, each with its task z: the same for all terms."""
 
     def __init__(self, batch: Experience, view: View, name: str = "actor") -> None:
@@ -82,10 +86,10 @@ class MeasureLoss(OfPairs, OverTransitions, CriticLoss):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squares over pairs minus the diagonal."""
-        rows, target, now = Rows(batch, view, self.actor), view.model(self.target), batch.now
+        rows, target, now = MeasuredRows(batch, view, self.actor), view.model(self.target), batch.now
         after, z, others = rows.after, rows.z, rows.others()
         with torch.no_grad():
-            noise = view.uniform((*now.mask.shape, rows.model.num_draws), tag=5).flatten(0, 1)
+            noise = view.uniform((*now.mask.shape, rows.model.num_next_draws), tag=5).flatten(0, 1)
             ahead = target.forward_of(after, rows.model.decide(after, z, noise), z)
             onward = (ahead @ target.backward_of(after["achieved"]).T).mean(0)
             onward = self.discount * onward * (~now.terminal).flatten().unsqueeze(1)
@@ -105,48 +109,10 @@ class Orthonormal(OfPairs, OverTransitions, CriticLoss):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squares over pairs minus the lengths."""
-        rows = Rows(batch, view, self.actor)
+        rows = MeasuredRows(batch, view, self.actor)
         back = rows.back
         loss = ((back @ back.T).square() * rows.others()).sum() - 2.0 * (back.square().sum(-1) * rows.weight).sum()
         return Loss(self.weight * loss, self.count(batch))
-
-
-@dataclass(frozen=True)
-class ConservativeValues(OverTransitions, CriticLoss):
-    """weight * sum_k mean [log sum_a exp Q_k(s, a) - Q_k(s, a_data)],  Q_k = F_k(s, a, z) . z
-
-    VC-FB (arXiv:2309.15178): CQL's penalty (arXiv:2006.04779) for every task z at once, against overvalued actions
-    outside the data. Discrete actions are enumerated; of continuous ones it takes `num_samples` uniform ones, the
-    policy's and the recorded one. Never below 0.
-    """
-
-    weight: float = 1.0
-    num_samples: int = 8
-    actor: str = model_name("actor")
-
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the soft maximum over actions minus the recorded action's value."""
-        rows = Rows(batch, view, self.actor)
-        every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z)
-        taken = rows.model.forward_of(rows.now, rows.action, rows.z)
-        penalty = self.gaps(rows, every, taken).sum()
-        metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
-        return Loss(self.weight * penalty, self.count(batch), metrics)
-
-    def gaps(self, rows: Rows, every_KRND: Tensor, taken_KRD: Tensor) -> Tensor:
-        """Returns the weighted differences of every decision, [K, R]."""
-        values = (every_KRND * rows.z.unsqueeze(-2)).sum(-1)
-        return (values.logsumexp(-1) - (taken_KRD * rows.z).sum(-1)) * rows.weight
-
-
-@dataclass(frozen=True)
-class ConservativeMeasures(OfPairs, ConservativeValues):
-    """ConservativeValues with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
-
-    def gaps(self, rows: Rows, every_KRND: Tensor, taken_KRD: Tensor) -> Tensor:
-        """Returns those of every decision and future state, [K, R, R]."""
-        pairs = rows.weight.unsqueeze(1) * rows.weight / rows.weight.sum().clamp(min=1.0)
-        return ((every_KRND @ rows.back.T).logsumexp(-2) - taken_KRD @ rows.back.T) * pairs
 
 
 @dataclass(frozen=True)
@@ -163,7 +129,7 @@ class MaximizeMeasure(OverTransitions, Objective):
         """Returns the slope of F . z at the policy's actions, times the actions from the middle: no gradient for F and
         B.
         """
-        rows = Rows(batch, view, self.actor)
+        rows = MeasuredRows(batch, view, self.actor)
         if not isinstance(rows.model.space, Box):
             raise AssayError("MaximizeMeasure is for continuous actions. Drop it for discrete ones, chosen by F . z")
         action = rows.model.decide(rows.now, rows.z)
@@ -173,21 +139,3 @@ class MaximizeMeasure(OverTransitions, Objective):
             (slope,) = torch.autograd.grad((value * rows.weight).sum(), given)
         metrics = {"q": ((value.detach() * rows.weight).sum(), batch.now.num_decisions)}
         return Loss(-(slope * (action - rows.model.centre)).sum(), self.count(batch), metrics)
-
-
-def forward_backward(
-    preset: Preset = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()
-) -> Recipe:
-    """Forward-backward representations (arXiv:2103.07945) of play data; half of the tasks are goals anywhere in it."""
-    step = Adam(learning_rate=1e-3, clip_norm=10.0)
-    stages = [Stage("measure", ("actor",), critic=(MeasureLoss(0.9), Orthonormal(), *conservative), optimizer=step)]
-    if not preset.discrete:
-        stages += [Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)]
-    return Recipe(
-        name="zero-shot-rl",
-        actor=Policy(head=ForwardBackwardActor()),
-        copies={"target": Copy("actor", 0.05)},
-        source=Relabelled(log, Mixed(current=0.0, future=0.0)),
-        stages=tuple(stages),
-        steps=100,
-    )
