@@ -72,7 +72,7 @@ class SegmentModel(nn.Module):
         return x / size + sigma.view(-1, 1, 1) / size.sqrt() * found
 
     def record(self, x: Tensor, action: Tensor | None = None) -> Experience:
-        """Returns segments as experience, with these standardised actions if given; decisions after an end are masked."""
+        """Returns segments as experience, with these standardised actions if given; what follows an end is masked."""
         raw = x * self.deviation + self.mean
         scaled = raw[..., self.first : self.reward]
         if action is not None:
