@@ -72,6 +72,7 @@ from assay.ops.logits import likeliest as likeliest, nucleus_entropy as nucleus_
 from assay.ops.ranks import smallest as smallest
 from assay.recipes.actor_critic import ppo as ppo
 from assay.recipes.classified import DEMOS as DEMOS, NEEDED as NEEDED, classified as classified
+from assay.recipes.cloned import cloned as cloned
 from assay.recipes.cloned_paths import cloned_gaussian as cloned_gaussian, cloned_path as cloned_path
 from assay.recipes.conservative import cql as cql, iql as iql, logged as logged, td3_bc as td3_bc
 from assay.recipes.constrained import constrained as constrained, safe_ppo as safe_ppo

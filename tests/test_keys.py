@@ -45,6 +45,9 @@ NAMED: dict[str, str] = {
     "envpool in runs/catalogue.py": "the prefix of tasks of the package EnvPool",
     "envpool in runs/library_versions.py": "the package EnvPool, whose version a run records",
     "envpool in tasks/adapters/envpool.py": "the package EnvPool",
+    **{f"d4rl in {file}.py": "the suite of settings of this name, for files of MuJoCo tasks"
+       for file in ("recipes/conservative", "recipes/presets", "runs/options/training", "runs/resolved", "runs/run")},
+    "d4rl in statistics/references.py": "the benchmark whose published references these are",
     "gkd in runs/teachers.py": "errors that name the method for a teacher alone",
     "reward_model in runs/options/own.py": "the option --reward-model",
     "reward_model in runs/keywords.py": "the option --reward-model",

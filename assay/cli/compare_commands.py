@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.cli.options import opened_pool, parallel_runs, plan_arguments
 from assay.report import comparison as comparison_tables
 from assay.report import tables
-from assay.runs import comparison, search
+from assay.runs import catalogue, comparison, search
 from assay.runs.arms import Setup, parsed_arms, plain_name
 from assay.statistics.tuning import HyperbandSearch, RandomSearch
 
@@ -21,7 +21,7 @@ def compare(options: argparse.Namespace) -> int:
     name = f"compare-{'-'.join(map(plain_name, options.task))}"
     setup = Setup(
         arms,
-        tuple(options.task),
+        tuple(catalogue.matching(options.task)),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
         chosen,

@@ -35,7 +35,7 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "methods", nargs="+", metavar="METHOD", help="method, METHOD:VARIANT, or with settings: grpo:group_size=16"
     )
-    one.add_argument("--task", nargs="+", required=True, help="one task or several")
+    one.add_argument("--task", nargs="+", required=True, help="one task or several; 'mini-*': all that begin so")
     add_run_options(one)
     one.add_argument(
         "--seeds",

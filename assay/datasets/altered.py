@@ -5,6 +5,7 @@
     action-free    a share of the episodes loses its actions, those with the best or the worst returns or any
     completed      actions that are missing are those that a model of the recorded ones gives
     mixed          a share of the rows are episodes of another dataset
+    d4rl-rows      the rows that D4RL's own reader makes of a file, wrong successors included
     delayed        rewards are summed and paid every so many decisions, and at the end of an episode
 
 A rule is a small value that is written into the file beside the hash of what it was applied to, so that equal rules on
@@ -222,8 +223,34 @@ class Completed:
         return replace(data, action=action, acted=None)
 
 
+@dataclass(frozen=True)
+class ReferenceRows:
+    """The rows that D4RL's own reader makes of its files (`qlearning_dataset`, arXiv:2004.07219).
+
+    Each row's next observation is that of the row after it, also behind an end; the last row is left out, and so is one
+    at which an episode is cut, unless `keep_cut` is 1. Degenerate: a terminal last row is lost.
+    """
+
+    keep_cut: int = 0
+    name: ClassVar[str] = "d4rl-rows"
+
+    def __call__(self, data: Dataset, seed: int) -> Dataset:
+        """Returns the rows; an episode is cut before a row that is left out."""
+        if len(data) < 2:
+            raise AssayError(f"{self.name}: one row has no successor. Use data of two rows or more")
+        keep, cut = torch.ones(len(data), dtype=torch.bool), data.truncated & ~data.terminal
+        if not self.keep_cut:
+            keep &= ~cut
+        keep[-1] = False
+        truncated = ~data.terminal & (cut | torch.cat((~keep[1:], torch.ones(1, dtype=torch.bool))))
+        after = torch.cat((data.observation[1:], data.observation[-1:]))
+        read_again = replace(data, next_observation=after, truncated=truncated, achieved=None, next_achieved=None)
+        kept: dict[str, Any] = {name: column[keep] for name, column in read_again.columns()}
+        return replace(read_again, **kept)
+
+
 RULES: Mapping[str, Callable[..., Rule]] = {
-    one.name: one for one in (Corrupted, Filtered, WithoutActions, Completed, Mixed, Delayed)
+    one.name: one for one in (Corrupted, Filtered, WithoutActions, Completed, Mixed, Delayed, ReferenceRows)
 }
 
 

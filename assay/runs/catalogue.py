@@ -7,8 +7,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -58,6 +59,8 @@ def code_files(path: str) -> Task:
 
 OVER_FILES: Mapping[str, Callable[[str], Task]] = {**OF_FILES, "shell": shell_files, "code": code_files}
 """Tasks over the rows of files, by the name before the colon."""
+SHORT = {name.lower(): f"{name}-v5" for name in ("Hopper", "HalfCheetah", "Walker2d", "Ant")}
+"""Names of MuJoCo's tasks as papers on offline data have them, and their Gymnasium ids."""
 GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
 """Ids that Gymnasium knows; its form module:ID, which imports the module, is own code."""
 
@@ -72,7 +75,7 @@ PRETRAINED_CRITIC_RATE = 1e-5
 """Default peak learning rate of critics and reward models on a pretrained network; larger than the actor's, since their
 heads start at 0."""
 
-TASK_FILES = ("tasks/*/*.py", "claims/testbeds/*/__init__.py")
+TASK_FILES = ("tasks/*/*.py", "datasets/mini.py", "claims/testbeds/*/__init__.py")
 """Files of the package that may define tasks, in a mapping `LEVELS` from name to maker."""
 
 
@@ -170,9 +173,9 @@ def task_address(name: str) -> Address | None:
 
 def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
-    id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, warp:NAME, a text game such as
-    textworld-express:coin (see `tasks.adapters.text_worlds`), or files of prompts or pairs (.jsonl, see
-    `tasks.language.files`).
+    id such as HalfCheetah-v5 (or halfcheetah), reasoning-gym:NAME, pettingzoo:FAMILY.GAME, envpool:ID, warp:NAME, a
+    text game such as textworld-express:coin (see `tasks.adapters.text_worlds`), or files of prompts or pairs (.jsonl,
+    see `tasks.language.files`).
 
     delayed=4:TASK, disturbed=0.3:TASK and budgeted=20:TASK change what becomes of the actions of a control task.
     red-teaming:SEEDS.jsonl is the game over the seeds of a file, shell:FILE.jsonl a shell in a sandbox,
@@ -185,6 +188,7 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
         raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
     if (change := transform_of(name)) is not None:
         return transformed(name, *change)
+    name = SHORT.get(name, name)
     key, _, dials = name.partition(":")
     if key in OVER_FILES and all(game_and_files(name)):
         return OVER_FILES[key](dials)
@@ -233,6 +237,17 @@ def adapted_task(name: str) -> Task | None:
 
         return gymnasium_task(name)
     return None
+
+
+def matching(names: Sequence[str]) -> list[str]:
+    """Returns names of tasks, those with a `*` replaced by the built-in tasks that they fit (`mini-pendulum-*`)."""
+    found = list[str]()
+    for name in names:
+        fitting = [one for one in tasks() if fnmatchcase(one, name)] if "*" in name else [name]
+        if not fitting:
+            raise AssayError(f"no task is called {name}. 'assay list' shows the built-in ones")
+        found += fitting
+    return found
 
 
 def transformed(name: str, change: Callable[[Any], Task], inner: str) -> Task:

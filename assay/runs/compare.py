@@ -17,6 +17,7 @@ from assay.core.settings import numbered
 from assay.engine.placement import Placement
 from assay.runs import ablation, comparison, hardware, search
 from assay.runs.arms import Arm, Setup, parsed_arms, plain_name
+from assay.runs.catalogue import matching
 from assay.runs.given import MethodLike, given_data, given_method, is_of_this_process, named_task
 from assay.runs.given_model import given_model
 from assay.runs.in_turn import InTurn
@@ -56,15 +57,15 @@ def compare(
     """Trains every method on every task with the same seeds and returns what they say together: in a notebook, a table
     and curves.
 
-    `task` is one task as `assay.train` takes it, or a list of names. `seeds` None lets the sequential test choose their
-    number. `budget` is in minutes: after it no further run starts, and the same call goes on. `jobs` is the number of
-    runs at a time. `equal_decisions` reads the scores where all runs of a task have taken as many decisions as the
-    shortest one: environment steps, or tokens with those that were thrown away. The other arguments are those of
-    `assay.train`. Runs are processes of their own; with objects that only this process knows they run here, one after
-    the other.
+    `task` is one task as `assay.train` takes it, or a list of names, which may have a `*` (["mini-pendulum-*"]).
+    `seeds` None lets the sequential test choose their number. `budget` is in minutes: after it no further run starts,
+    and the same call goes on. `jobs` is the number of runs at a time. `equal_decisions` reads the scores where all runs
+    of a task have taken as many decisions as the shortest one: environment steps, or tokens with those that were thrown
+    away. The other arguments are those of `assay.train`. Runs are processes of their own; with objects that only this
+    process knows they run here, one after the other.
     """
     several = isinstance(task, list) and bool(task) and all(isinstance(one, str) for one in task)
-    tasks = [named_task(one) for one in (task if several else [task])]
+    tasks = [named_task(one) for one in (matching(task) if several else [task])]
     told = {"steps": steps, "settings": settings, "warmup": warmup, "model": model, "data": data, "preset": preset}
     arguments = plan_arguments(told, options, keywords, evaluations)
     arms = arms_of(methods)
