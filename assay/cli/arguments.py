@@ -124,7 +124,7 @@ def add_trust_option(one: argparse.ArgumentParser) -> None:
 def add_making(make: argparse.ArgumentParser) -> None:
     """Adds what `assay data make` takes."""
     make.add_argument("task", metavar="TASK", help="task")
-    kinds = "random, scripted, play (tasks with goals), own (tasks with data), "
+    kinds = "random, scripted, demonstrated, play (tasks with goals), own (tasks with data), "
     kinds += "medium, medium-replay, expert, medium-expert"
     make.add_argument("kinds", nargs="+", metavar="KIND", help=f"{kinds}; several kinds use one trained agent")
     make.add_argument("--method", help="method of the agent (default: sac for continuous actions, ppo for discrete)")
@@ -138,6 +138,9 @@ def add_making(make: argparse.ArgumentParser) -> None:
     make.add_argument(
         "--noise", type=float, default=0.1, metavar="P", help="share of uniform actions in scripted and play"
     )
+    for name, text in (("action", "which is recorded with the action"), ("system", "which only the system adds")):
+        text = f"normal noise of the expert's actions in demonstrated, in half-ranges, {text} (default: 0)"
+        make.add_argument(f"--{name}-noise", type=float, default=0.0, metavar="SIGMA", help=text)
     make.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     text = "folder, or a new file .safetensors for one kind (default: runs/data)"
     make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="PATH", help=text)
@@ -153,7 +156,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     convert = what.add_parser("convert", help=text, description=text)
     convert.add_argument("source", metavar="SOURCE", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")
     convert.add_argument("target", metavar="TARGET", type=Path, help=".safetensors, .npz, .hdf5, or a new folder")
-    text = "print rows, episodes, returns, quality (TQ), coverage (SACo) and hash of offline datasets"
+    text = "print rows, episodes, returns, quality (TQ), coverage (SACo), what favours cloning, and hash of datasets"
     show = what.add_parser("describe", help=text, description=text)
     show.add_argument("files", nargs="+", metavar="FILE")
     show.add_argument(

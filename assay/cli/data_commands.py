@@ -19,7 +19,7 @@ from assay.datasets import agents, altered, files, made
 from assay.datasets.dataset import Dataset
 from assay.datasets.flaws import flaws
 from assay.recipes.presets import Preset
-from assay.report.dataset_quality import measure
+from assay.report.dataset_quality import imitation, measure
 from assay.report.datasets import print_datasets
 from assay.runs import catalogue
 from assay.runs.checks import checked_seed
@@ -34,7 +34,7 @@ WITH_AGENT: Mapping[str, Callable[[agents.Agent, int], made.Made]] = {
 }
 MOST_EPISODES = 1_000_000
 SUFFIX = ".safetensors"
-KINDS = ("random", "scripted", "play", "own", *WITH_AGENT)
+KINDS = ("random", "scripted", "demonstrated", "play", "own", *WITH_AGENT)
 
 
 def data(options: argparse.Namespace) -> int:
@@ -56,6 +56,8 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
         return made.Random(options.episodes, options.seed)
     if name == "scripted":
         return made.Scripted(options.episodes, options.noise, options.seed)
+    if name == "demonstrated":
+        return made.Demonstrated(options.episodes, options.action_noise, options.system_noise, options.seed)
     if name == "play":
         return made.Played(options.episodes, options.noise, options.seed)
     if name == "own":
@@ -126,7 +128,10 @@ def show(addresses: Sequence[str | Path], as_json: bool, task: Task | None = Non
         rows[0].check_fits(task.spec, task.name)
     measured = measure(rows, task, against)
     found: list[dict[str, Any]] = [
-        {"file": str(address), "reference": reference} | one.summary() | more | {"flaws": flaws(one)}
+        {"file": str(address), "reference": reference}
+        | one.summary()
+        | more
+        | {"flaws": flaws(one), "imitation": imitation(one)}
         for address, one, more in zip(addresses, rows, measured, strict=True)
     ]
     if as_json:

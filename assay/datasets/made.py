@@ -2,6 +2,7 @@
 
     random          uniform actions
     scripted        the task's scripted expert, a share of its actions replaced by uniform ones
+    demonstrated    the same expert with normal noise: of its recorded actions, or added to them by the system
     play            the same expert moving from goal to goal without end
     own             the task's own dataset: of near-real tasks and testbeds, one for each seed
     expert          an agent at the end of its training, acting with its exploration
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from assay.core import store
@@ -37,6 +39,8 @@ from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.files import read, write
 from assay.parts.sources.logged import own_dataset
 from assay.parts.sources.recordings import NoisyExpert
+from assay.tasks.control.disturbed import demonstrated
+from assay.tasks.control.stepping import SteppedTask
 from assay.version import __version__
 
 
@@ -80,6 +84,28 @@ class Scripted:
         about = {"task": task.name, "kind": self.name, "made": describe(self)}
         actor = NoisyExpert(task.expert, task.spec, self.noise)
         return replace(played(task, actor, self.episodes, self.seed, about), logp=None)
+
+
+@dataclass(frozen=True)
+class Demonstrated:
+    """The task's scripted expert with action noise, which is recorded, and system noise, which is not; in half-ranges
+    of the actions.
+    """
+
+    episodes: int = 50
+    action_noise: float = 0.0
+    system_noise: float = 0.0
+    seed: int = 0
+    name: ClassVar[str] = "demonstrated"
+
+    def make(self, task: Task) -> Dataset:
+        """Returns `episodes` episodes; raises AssayError if the task has no scripted expert or discrete actions."""
+        if not isinstance(task, SteppedTask):
+            raise AssayError(f"task '{task.name}' has no simulation to disturb. Choose another kind of data")
+        about = {"task": task.name, "kind": self.name, "made": describe(self)}
+        starts, draw = np.arange(self.episodes), Draw(self.seed, (9,))
+        played = demonstrated(task, starts, self.action_noise, self.system_noise, draw)
+        return replace(from_experience([played], task.spec, about), logp=None)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
     TQ = (mean return - worst) / (best - worst)      SACo = different state-action pairs / those of a reference
 
 Schweighofer et al. 2022, arXiv:2111.04714; computed by `assay.statistics`. What worst, best and reference are is said
-with the numbers: high TQ favours cloning, high SACo methods that improve on the behaviour.
+with the numbers: high TQ favours cloning, high SACo methods that improve on the behaviour. Beside them stands how alike
+the actions of like states are, and how noisy the system (arXiv:2306.02437).
 
 Axes: N rows of a column.
 """
@@ -22,9 +23,12 @@ from assay.datasets.dataset import Dataset
 from assay.datasets.made import Random, Scripted
 from assay.statistics.datasets import Dataset as Steps
 from assay.statistics.datasets import binned, described, trajectory_quality
+from assay.statistics.demonstrations import FEWEST, imitability
 
 EPISODES = 32
 """Episodes that are played to find the returns of uniform actions and of the expert."""
+WIDEST = 1_000
+"""Numbers of an observation above which distances say nothing: images."""
 COUNTED = 1_000_000
 """Rows above which pairs are counted by HyperLogLog with 2^14 registers, 0.8 % off."""
 
@@ -76,6 +80,19 @@ def measure(data: Sequence[Dataset], task: Task | None, reference: Dataset | Non
         coverage = None if is_alone else sheet.unique_pairs / of
         found.append({"tq": quality, "ends": vars(ends), "unique_pairs": sheet.unique_pairs, "saco": coverage})
     return found
+
+
+def imitation(data: Dataset) -> dict[str, float] | None:
+    """Returns what a dataset tells about cloning it; None of observations that are images, and of fewer rows with an
+    action than tell how far neighbours may be apart.
+    """
+    acted = slice(None) if data.acted is None else data.acted
+    seen, is_measured = data.observation[acted], data.observation.is_floating_point()
+    if seen[0].numel() > WIDEST or (is_measured and len(seen) < FEWEST):
+        return None
+    ends = (data.terminal | data.truncated)[acted]
+    columns = (data.observation, data.action, data.next_observation)
+    return vars(imitability(*(one[acted].numpy() for one in columns), ends.numpy()))
 
 
 def steps_of(data: Sequence[Dataset]) -> list[Steps]:

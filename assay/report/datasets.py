@@ -34,6 +34,8 @@ def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
         out.print(line, markup=False)
     for one in found:
         out.print(f"{one['file']}: {who(one)}", style="dim", markup=False)
+        if cloned := one.get("imitation"):
+            out.print(f"  {imitation_of(cloned)}", markup=False)
         if wrong := ", ".join(f"{name} {share:.2%}" for name, share in one.get("flaws", {}).items()):
             out.print(f"  looks corrupted: {wrong}", markup=False)
 
@@ -50,6 +52,17 @@ def meaning(found: Sequence[Mapping[str, Any]]) -> list[str]:
     if found[0]["saco"] is None:
         of = "name a dataset to compare with: --reference FILE"
     return [quality, f"SACo  different pairs of state and action ({unique}), {of}"]
+
+
+def imitation_of(found: Mapping[str, float]) -> str:
+    """Returns what a dataset tells about cloning it, in words."""
+    radius, near = f"{found['radius']:.3g}", f"{found['neighbours']:.3g}"
+    return (
+        f"for cloning: action variance {found['action_variance']:.4g} (low is better), transition entropy "
+        f"{found['transition_entropy']:.4g} (high is better), state similarity {found['state_similarity']:.3g}, state "
+        f"entropy {found['state_entropy']:.4g}, horizon {found['horizon']:.4g}; of {near} neighbours a row, within "
+        f"{radius} deviations"
+    )
 
 
 def who(one: Mapping[str, Any]) -> str:

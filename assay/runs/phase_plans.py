@@ -9,6 +9,7 @@ from assay.core.recipe import Phase
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.core.spaces import Vocabulary
+from assay.datasets.recorded import with_statistics
 from assay.runs import adapters, catalogue
 from assay.runs.options import GatherOptions
 from assay.runs.plan import WARMUP, Plan
@@ -31,8 +32,8 @@ def phases_of(plan: Plan) -> tuple[Phase, ...]:
 
 
 def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
-    """Returns the plan of a phase: its recipe and steps, the same seed and placement; `policy` is the previous one.
-    None if the phase has nothing to do.
+    """Returns the plan of a phase: its recipe with the statistics of its own data, and steps, the same seed and
+    placement; `policy` is the previous one. None if the phase has nothing to do.
 
     The warm-up is not evaluated, since the main phase begins with an evaluation; other phases are, if the run is.
     """
@@ -46,7 +47,7 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
         cadence = replace(cadence, eval_prompts=None, eval_episodes=None)  # they count the starts of the run's own task
     return replace(
         plan,
-        recipe=phase.recipe,
+        recipe=with_statistics(phase.recipe, task, plan.seed),
         task=task,
         steps=phase.steps,
         method="sft" if warm else None,

@@ -9,6 +9,7 @@ numbers are `Estimate`s: a value with a confidence interval and the count behind
     passk              pass@k, majority vote, coverage, crossover
     trials             blind randomised paired trials with exact tests
     datasets           quality and coverage of offline datasets
+    demonstrations     how well a dataset can be cloned
     tuning             search on some seeds, report on fresh ones
     sensitivity        how far a change of the reward moves the optimal policy
 """
@@ -16,6 +17,7 @@ numbers are `Estimate`s: a value with a confidence interval and the count behind
 from assay.statistics.aggregates import iqm, mean, median, optimality_gap, probability_of_improvement
 from assay.statistics.curves import performance_profile, sample_efficiency
 from assay.statistics.datasets import described, state_action_coverage, trajectory_quality
+from assay.statistics.demonstrations import Imitability, imitability
 from assay.statistics.intervals import Estimate, difference_interval, mean_interval
 from assay.statistics.passk import coverage, crossover, majority_at_k, majority_vote, pass_at_k, pass_at_k_intervals
 from assay.statistics.scores import bootstrap, compare
@@ -28,6 +30,7 @@ __all__ = [
     "Choice",
     "Estimate",
     "HyperbandSearch",
+    "Imitability",
     "RandomSearch",
     "SequentialTest",
     "Space",
@@ -41,6 +44,7 @@ __all__ = [
     "decide",
     "described",
     "difference_interval",
+    "imitability",
     "iqm",
     "largest_shift",
     "majority_at_k",

@@ -24,7 +24,7 @@ from assay.core.spaces import Box, Discrete, Spec
 from assay.datasets.agents import Agent, Trained, uniform_actor
 from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.files import read, write
-from assay.datasets.made import Expert, Kept, Medium, MediumReplay, Played, Random, Scripted
+from assay.datasets.made import Demonstrated, Expert, Kept, Medium, MediumReplay, Played, Random, Scripted
 from assay.datasets.recorded import Recorded, RecordedPlay, stamped, with_data
 from assay.engine.loop import Loop
 from assay.methods.dual_rl import f_dvl, recoil
@@ -35,10 +35,11 @@ from assay.parts.sources.logged import Contents, Log, Logged
 from assay.parts.sources.relabelled import Play, Relabelled
 from assay.recipes.conservative import cql, iql
 from assay.recipes.presets import CONTROL
-from assay.report.dataset_quality import measure
+from assay.report.dataset_quality import imitation, measure
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of
 from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.pendulum import pendulum
 from tests.scenes import feeding, gathering
 
 EMPTY = np.empty(0, np.int64)
@@ -657,6 +658,29 @@ def test_quality_and_coverage_are_described_with_what_they_are_relative_to(assay
     assert f"relative to {good}" in " ".join(text.split())
     alone = json.loads(assay("data", "describe", bad, "--json")[1])[0]
     assert (alone["saco"], alone["reference"]) == (None, None)
+
+
+def test_what_favours_cloning_is_described_and_tells_both_kinds_of_noise_apart(assay: Callable[..., Any]) -> None:
+    found = []
+    for which in ("action", "system"):
+        options = ("--episodes", "5", f"--{which}-noise", "0.3", "--out", f"{which}.safetensors", "--json")
+        assert assay("data", "make", "pendulum", "demonstrated", *options)[0] == 0
+        found.append(json.loads(assay("data", "describe", f"{which}.safetensors", "--json")[1])[0])
+    shaky, disturbed = (one["imitation"] for one in found)
+    assert shaky["action_variance"] > disturbed["action_variance"]
+    assert shaky["transition_entropy"] < disturbed["transition_entropy"]
+    assert shaky["horizon"] == 200.0
+    assert "for cloning: action variance" in assay("data", "describe", "action.safetensors")[1]
+    assert measure([rows()], None, None)
+    assert imitation(rows()) is None
+    assert imitation(rows(observation=torch.tensor([0, 1, 0, 1, 1]), next_observation=torch.tensor([1, 0, 1, 0, 0])))
+
+
+def test_demonstrations_need_numbers_for_actions_and_noise_of_some_size() -> None:
+    with pytest.raises(AssayError, match="noise is added to actions that are numbers"):
+        Demonstrated(1).make(cartpole())
+    with pytest.raises(AssayError, match="system_noise is -1"):
+        Demonstrated(1, system_noise=-1.0).make(pendulum())
 
 
 def test_coverage_counts_binned_pairs_once() -> None:

@@ -6,7 +6,7 @@ Axes: B windows, T columns, W width, D head size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,14 +78,14 @@ def outputs(
     return torch.stack(found)
 
 
-def layers(weights: Weights, x: Tensor, stack: Any) -> Tensor:
-    """Returns the hidden states of tokens [L, W]."""
+def layers(weights: Weights, x: Tensor, stack: Any, sees: Sequence[Sequence[int]] | None = None) -> Tensor:
+    """Returns the hidden states of tokens [L, W], each of which sees those before it, or those that are given."""
     width, size = x.shape[1], x.shape[1] // stack.heads
     for layer in range(stack.layers):
         own = {name.partition(f"blocks.{layer}.")[2]: value for name, value in weights.items()}
         query, key, value = (normed(x, own["norm_attention"]) @ own["qkv.weight"].T).split(width, 1)
         heads = [
-            attention(turned(query[:, at : at + size]), turned(key[:, at : at + size]), value[:, at : at + size])
+            attention(turned(query[:, at : at + size]), turned(key[:, at : at + size]), value[:, at : at + size], sees)
             for at in range(0, width, size)
         ]
         x = x + torch.cat(heads, 1) @ own["out.weight"].T
@@ -107,12 +107,15 @@ def turned(x: Tensor) -> Tensor:
     return torch.stack((even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()), 2).flatten(1)
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Returns for each token the mean of the values up to it, weighted by the softmax of the products."""
+def attention(query: Tensor, key: Tensor, value: Tensor, sees: Sequence[Sequence[int]] | None = None) -> Tensor:
+    """Returns for each token the mean of the values up to it, or of those that it sees, weighted by the softmax of the
+    products.
+    """
     rows = []
     for place in range(len(query)):
-        product = key[: place + 1] @ query[place] / math.sqrt(query.shape[1])
-        rows.append(product.softmax(0) @ value[: place + 1])
+        seen = list(range(place + 1)) if sees is None else list(sees[place])
+        product = key[seen] @ query[place] / math.sqrt(query.shape[1])
+        rows.append(product.softmax(0) @ value[seen])
     return torch.stack(rows)
 
 

@@ -1,7 +1,7 @@
 """Control testbeds with known optima, by name."""
 
-from assay.claims.testbeds.control import coded_rule, cost_corridor, darkroom, forked, gamble, logged_tree, random_mdp
-from assay.claims.testbeds.control import reality_gap
+from assay.claims.testbeds.control import coded_rule, cost_corridor, darkroom, detour, failing_sensors, forked, gamble
+from assay.claims.testbeds.control import logged_tree, random_mdp, reality_gap
 
 LEVELS = {
     "random-mdp": random_mdp.random_mdp,
@@ -12,4 +12,6 @@ LEVELS = {
     "gamble": gamble.gamble,
     "reality-gap": reality_gap.reality_gap,
     "darkroom": darkroom.darkroom,
+    "detour": detour.detour,
+    "failing-sensors": failing_sensors.failing_sensors,
 }
