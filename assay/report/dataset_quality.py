@@ -91,8 +91,8 @@ def imitation(data: Dataset) -> dict[str, float] | None:
     if seen[0].numel() > WIDEST or (is_measured and len(seen) < FEWEST):
         return None
     ends = (data.terminal | data.truncated)[acted]
-    columns = (data.observation, data.action, data.next_observation)
-    return vars(imitability(*(one[acted].numpy() for one in columns), ends.numpy()))
+    done, after = data.action[acted].numpy(), data.next_observation[acted].numpy()
+    return vars(imitability(seen.numpy(), done, after, ends.numpy()))
 
 
 def steps_of(data: Sequence[Dataset]) -> list[Steps]:

@@ -55,7 +55,8 @@ def offline(preset: Preset = CONTINUOUS, log: Log | None = None, reading: int = 
     of = {"actor": base.actor, **base.critics}
     models: dict[str, Any] = {name: replace(one, body=body) for name, one in of.items()}  # type: ignore[type-var]
     (stage,) = clone.stages
-    phase = completion(replace(clone, actor=Policy(body, clone.actor.head)), stage, None, NextToken(), reading)
+    actor = Policy(body, clone.actor.head)  # type: ignore[attr-defined]
+    phase = completion(replace(clone, actor=actor), stage, None, NextToken(), reading)
     phase = replace(phase, hands={"actor.body.trunk": tuple(f"{name}.body.trunk" for name in of)})
     critics = {name: models[name] for name in base.critics}
     return replace(base, name="pasta-offline", actor=models["actor"], critics=critics, before=(phase,))
