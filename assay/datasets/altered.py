@@ -5,6 +5,7 @@
     action-free    a share of the episodes loses its actions, those with the best or the worst returns or any
     completed      actions that are missing are those that a model of the recorded ones gives
     mixed          a share of the rows are episodes of another dataset
+    origin         all rows get a number of provenance; from-origin keeps the episodes of one
     d4rl-rows      the rows that D4RL's own reader makes of a file, wrong successors included
     delayed        rewards are summed and paid every so many decisions, and at the end of an episode
 
@@ -224,6 +225,34 @@ class Completed:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """All rows have this number of provenance, so that data that are mixed or joined later can be told apart."""
+
+    number: int = 0
+    name: ClassVar[str] = "origin"
+
+    def __call__(self, data: Dataset, seed: int) -> Dataset:
+        """Returns the data with the column `origin`."""
+        return replace(data, origin=torch.full((len(data),), self.number))
+
+
+@dataclass(frozen=True)
+class FromOrigin:
+    """The episodes of one provenance."""
+
+    number: int = 0
+    name: ClassVar[str] = "from-origin"
+
+    def __call__(self, data: Dataset, seed: int) -> Dataset:
+        """Returns the episodes in their order."""
+        if self.number not in data.origins:
+            has = ", ".join(map(str, data.origins)) or "no provenance: mark the data by the rule origin"
+            raise AssayError(f"{self.name}: no episode has the origin {self.number}. The data have {has}")
+        assert data.origin is not None
+        return only(data, data.origin[data.ends] == self.number)
+
+
+@dataclass(frozen=True)
 class ReferenceRows:
     """The rows that D4RL's own reader makes of its files (`qlearning_dataset`, arXiv:2004.07219).
 
@@ -249,9 +278,10 @@ class ReferenceRows:
         return replace(read_again, **kept)
 
 
-RULES: Mapping[str, Callable[..., Rule]] = {
-    one.name: one for one in (Corrupted, Filtered, WithoutActions, Completed, Mixed, Delayed, ReferenceRows)
-}
+EVERY_RULE = (
+    Corrupted, Filtered, WithoutActions, Completed, Mixed, Delayed, Marked, FromOrigin, ReferenceRows,
+)  # fmt: skip
+RULES: Mapping[str, Callable[..., Rule]] = {one.name: one for one in EVERY_RULE}
 
 
 # ---------------------------------------------------------------------------------------------------- by name

@@ -23,7 +23,7 @@ from assay.core.spaces import Box, Discrete, Spec
 from assay.parts.sources.replay import transitions
 
 NEEDED = ("observation", "action", "reward", "terminal", "truncated", "next_observation")
-OPTIONAL = ("cost", "success", "logp", "achieved", "next_achieved", "goal", "acted")
+OPTIONAL = ("cost", "success", "logp", "achieved", "next_achieved", "goal", "acted", "origin")
 REWARDS = "rewards"
 """The entry of `about` that is False if the data have no rewards: the column `reward` is zeros then."""
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -35,7 +35,8 @@ class Dataset:
 
     `success` is true in rows whose decision solved the task; an end alone does not say so, since a fall is one too. In
     data of tasks with goals `achieved` and `next_achieved` are the positions of both observations in goal space, and
-    `goal` is the goal that the decision was for. `acted` is false in rows whose action was not recorded.
+    `goal` is the goal that the decision was for. `acted` is false in rows whose action was not recorded. `origin` is
+    the number of each row's provenance, the same in all rows of an episode.
     """
 
     observation: Tensor
@@ -51,6 +52,7 @@ class Dataset:
     next_achieved: Tensor | None = None
     goal: Tensor | None = None
     acted: Tensor | None = None
+    origin: Tensor | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -124,7 +126,15 @@ class Dataset:
             "mean_return": float(self.returns.mean()),
             "hash": self.hash,
             "about": dict(self.about),
-        }
+        } | ({} if self.origin is None else {"origins": self.origins})
+
+    @property
+    def origins(self) -> dict[int, int]:
+        """Returns how many episodes there are of each provenance; none where the data do not say."""
+        if self.origin is None:
+            return {}
+        numbers, counts = self.origin[self.ends].unique(return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def check_fits(self, spec: Spec, name: str) -> None:
         """Raises AssayError if the data do not fit the task's spaces, or lack the action masks that it has."""

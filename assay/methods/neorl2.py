@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from assay.method import CONTINUOUS, Method, Preset, Recipe, cql, iql, logged, recipes, td3_bc
+from assay.method import CONTINUOUS, Method, Preset, Recipe, cloned, cql, iql, td3_bc
 from assay.models import Policy, StandardisedByData
 
 
@@ -27,14 +27,6 @@ def standardised(preset: Preset) -> Preset:
 def recipe(preset: Preset = CONTINUOUS, learner: Callable[[Preset], Recipe] = td3_bc) -> Recipe:
     """Returns an offline learner on standardised states; its data are the task's own log, or files."""
     return replace(learner(standardised(preset)), name="neorl2")
-
-
-def cloned(preset: Preset = CONTINUOUS) -> Recipe:
-    """Returns behaviour cloning of the log by the same batches and updates as the others."""
-    log, step = logged(preset), preset.offline.optimizer
-    found = recipes.bc(preset)
-    stages = tuple(replace(stage, optimizer=step) for stage in found.stages)
-    return replace(found, source=log, stages=stages, steps=preset.offline.steps)
 
 
 METHOD = Method(

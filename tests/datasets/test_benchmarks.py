@@ -12,12 +12,13 @@ from assay.core.record import Draw
 from assay.datasets import mini
 from assay.datasets.agents import uniform_actor
 from assay.datasets.altered import rule_of
-from assay.datasets.dataset import Dataset, from_experience
+from assay.datasets.dataset import Dataset, from_experience, join_datasets
 from assay.datasets.episodes import to_experience
 from assay.datasets.files import read, write
 from assay.datasets.made import Random
 from assay.engine import evaluation
 from assay.runs.catalogue import find_task, matching
+from assay.statistics.fine_tuning import fine_tuning
 from assay.tasks.control.one_goal import LOGS, REFERENCE, UMAZE, one_goal, paid, with_log
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.control.stepping import Scripted
@@ -100,3 +101,33 @@ def test_a_log_leaves_through_hdf5_and_comes_back(tmp_path: Path) -> None:
     assert again.hash == data.hash
     assert torch.equal(again.returns, data.returns)
     assert to_experience(again).mask.sum(1).tolist() == [80] * 60
+
+
+def test_provenance_is_written_counted_and_taken_apart(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    marked = [rule_of(f"origin:number={number}")(ends(cut=1), 0) for number in (1, 4)]
+    whole = join_datasets(marked, {})
+    assert whole.summary()["origins"] == {1: 2, 4: 2}
+    assert "origins" not in ends().summary()
+    for name in ("a.safetensors", "a.npz", "a.hdf5"):
+        assert read(write(whole, tmp_path / name)).hash == whole.hash
+    assert rule_of("from-origin:number=4")(whole, 0).hash == marked[1].hash
+    with pytest.raises(AssayError, match="no episode has the origin 2. The data have 1, 4"):
+        rule_of("from-origin:number=2")(whole, 0)
+    with pytest.raises(AssayError, match="mark the data by the rule origin"):
+        rule_of("from-origin:number=0")(ends(), 0)
+
+
+def test_hidden_actions_are_written_to_hdf5(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    hidden = rule_of("action-free:share=0.5")(ends(cut=1), 0)
+    assert read(write(hidden, tmp_path / "hidden.hdf5")).hash == hidden.hash
+
+
+@pytest.mark.parametrize(
+    ("curve", "window", "message"),
+    [((1.0,), None, "two finite numbers"), ((1.0, float("nan")), None, "two finite"), ((1.0, 2.0), 0, "window is 0")],
+)
+def test_a_curve_that_says_nothing_is_refused(curve: tuple[float, ...], window: int | None, message: str) -> None:
+    with pytest.raises(AssayError, match=message):
+        fine_tuning(curve, window)

@@ -22,9 +22,9 @@ D4RL = {
     "timeouts": "truncated", "next_observations": "next_observation", "costs": "cost",
     "success": "success", "infos/is_success": "success", "infos/success": "success",
     "infos/action_log_probs": "logp", "achieved_goals": "achieved", "next_achieved_goals": "next_achieved",
-    "goals": "goal",
+    "goals": "goal", "acted": "acted", "origins": "origin",
 }  # fmt: skip
-"""D4RL's names (`costs` is DSRL's, those of goals are ours) and those of Assay."""
+"""D4RL's names (`costs` is DSRL's, the last ones are ours) and those of Assay."""
 EPISODE = {"observations", "actions", "rewards", "terminations", "truncations"}
 INFOS = {"cost": "cost", "action_log_probs": "logp", "is_success": "success", "success": "success"}
 """Infos of a Minari episode that are columns of ours; entry 0 is the reset's. Of two names of a column the last holds,
