@@ -14,7 +14,8 @@ from assay.methods.d5rl import METHOD, fine_tuned, recipe
 from assay.parts import Retained
 from assay.statistics.fine_tuning import FineTuning, fine_tuning
 from assay.tasks.control import one_goal
-from assay.tasks.control.one_goal import LOGS, UMAZE, paid, with_log
+from assay.tasks.control.one_goal import LOGS, paid, with_log
+from assay.tasks.control.pointmaze import UMAZE
 
 REPORTS = (
     ((0.4, 0.25, 0.3, 0.55, 0.7), None, FineTuning(0.4, 0.15, 0.7, 0.3, 0.45)),

@@ -57,11 +57,11 @@ METHOD = Method(
     },
     departures=(
         "a benchmark: the recipe is iql's; what is new are logs of three provenances and the report of two phases",
-        "a point maze with one hidden goal stands for A1, the Franka kitchen and WidowX, which are not here; states, no "
+        "a point maze with one hidden goal stands for A1, the Franka kitchen and WidowX, which are not here; no "
         "images; scores here are not D5RL's",
         "demonstrations are a script's; the evaluation's starts are the training task's for all logs, so that the "
         "scripted log, from the far end alone, is the one out of whose range they are",
-        "one fine-tuning for all: offline losses on half old and half new rows; cal-ql, rlpd and wsrl have theirs",
+        "one fine-tuning for all: offline losses on half old and half new rows; cal-ql and wsrl have theirs",
         "2,000 offline updates, 1,440 decisions online (500,000 each); rewards are 0 and 1 and not rescaled",
     ),
 )

@@ -107,8 +107,8 @@ def relabelled(maze: Maze, played: Experience) -> Experience:
     seen = played.context["observation"]
     reward = torch.cat((paid(maze, seen[:, 1:]), torch.zeros(len(seen), 1)), 1) * played.mask
     last = played.mask & ~torch.nn.functional.pad(played.mask[:, 1:], (0, 1))
-    ends = {"terminal": torch.zeros_like(played.terminal), "truncated": last}
-    return replace(played, context={"observation": seen}, reward=reward, **ends)
+    never = torch.zeros_like(played.terminal)
+    return replace(played, context={"observation": seen}, reward=reward, terminal=never, truncated=last)
 
 
 # ---------------------------------------------------------------------------------------------------- logs
