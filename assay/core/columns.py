@@ -26,6 +26,7 @@ GIVEN: dict[str, str] = {
     "elapsed": "B: decisions of the episode before this row's own",
     "path": "BTN: inner steps of an actor that denoises or integrates",
     "logp_model": "BT: log-probability under the model, if sampling is truncated (top-k, top-p)",
+    "experts": "BTE: experts that each token chose in all layers while it was sampled, plus one; 0: not recorded",
     "episode_return": "BT: undiscounted return, set at the last decision",
     "episode_length": "BT: number of decisions, set at the last decision",
     "episode_cost": "BTK: total of each cost, set at the last decision; of a task with costs",

@@ -157,4 +157,5 @@ def on_the_host(found: Written, pad: int) -> Written:
     )
     assert logp is not None
     tokens, ends = found.tokens.masked_fill(beyond, pad).cpu(), (found.length.cpu(), found.has_ended.cpu())
-    return Written(tokens, logp, *ends, model, found.version)
+    experts = None if found.experts is None else found.experts.cpu()
+    return Written(tokens, logp, *ends, model, found.version, experts)

@@ -44,6 +44,10 @@ class Stack(Protocol):
     """See `identity_of`: steps that were recorded with another identity are invalid."""
     is_static: bool
     """Whether a step runs the same kernels whatever the numbers, so that it can be recorded."""
+    num_choices: int
+    """Experts that a token chooses in all layers together; 0 without experts."""
+    chosen: list[Tensor]
+    """Those of the last pass, [N, K] for each layer with experts."""
 
     @property
     def weight(self) -> Tensor:
@@ -82,7 +86,8 @@ class TrunkStack:
         self.trunk, self.blocks, self.identity = trunk, trunk.layers(), identity_of(actor)
         self.num_layers, self.head_size = len(self.blocks), trunk.head_size
         self.num_heads = self.num_key_heads = self.blocks[0].num_heads
-        self.how, self.is_static = Attention(self.head_size**-0.5), True
+        self.how, self.is_static, self.num_choices = Attention(self.head_size**-0.5), True, 0
+        self.chosen: list[Tensor] = []
 
     @property
     def weight(self) -> Tensor:
@@ -132,7 +137,9 @@ class PretrainedStack:
         self.of_heads, self.mlps = self.described.heads, self.described.mlps
         self.num_layers, self.head_size = len(self.mlps), int(self.of_heads[0].module.head_dim)
         self.num_heads, self.num_key_heads = config.num_attention_heads, config.num_key_value_heads
-        self.identity, self.is_static = identity_of(network), not any(mlp.experts for mlp in self.mlps)
+        experts = [mlp.experts for mlp in self.mlps if mlp.experts is not None]
+        self.identity, self.is_static = identity_of(network), not experts
+        self.num_choices, self.chosen = sum(one.num_chosen for one in experts), list[Tensor]()
 
     @property
     def weight(self) -> Tensor:
@@ -144,7 +151,8 @@ class PretrainedStack:
         return self.of_heads[layer].how
 
     def embed(self, token_N: Tensor) -> Tensor:
-        """Maps tokens to states."""
+        """Maps tokens to states; a pass begins here."""
+        self.chosen = []
         state: Tensor = self.base.embed_tokens(token_N)
         return state
 
@@ -195,7 +203,8 @@ class PretrainedStack:
         state = joined(heads.module.o_proj, attended_NHD.flatten(1), state_NW, heads.after)
         normed = normal(mlp.before, state)
         if mlp.experts is not None:
-            mixed = mlp.experts(normed)
+            mixed, chosen = mlp.experts.mixed(normed)
+            self.chosen.append(chosen)
             return state.add_(mixed if mlp.after is None else normal(mlp.after, mixed))
         gate, up = products(normed, mlp.module.gate_proj, mlp.module.up_proj)
         inner = kernels.gated(gate, up) if mlp.activation is nn.functional.silu else mlp.activation(gate) * up

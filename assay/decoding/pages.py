@@ -17,7 +17,9 @@ from assay.decoding.kernels import Changed
 
 @dataclass(eq=False)
 class Prompt:
-    """Tokens that rows share, their pages, how many rows still need them, and how many of these are in the cache."""
+    """Tokens that rows share, their pages, how many rows still need them, and how many of these are in the cache;
+    the last state, and the experts that its tokens chose.
+    """
 
     tokens: list[int]
     users: int = 1
@@ -25,6 +27,7 @@ class Prompt:
     place: int = -1
     pages: list[int] = field(default_factory=list)
     state: Tensor | None = None
+    chosen: Tensor | None = None
 
 
 @dataclass(eq=False)

@@ -23,7 +23,7 @@ from assay.decoding.graphs import SIZES, Graphs, clusters
 from assay.decoding.kernels import Seen
 from assay.decoding.layers import CachePlaces, Stack
 from assay.decoding.pages import CachedRow, Ledger, Look, Prompt, Way, spots
-from assay.decoding.results import Results, Versions
+from assay.decoding.results import Results, Routes, Versions, first_stop
 from assay.ops.decoded import Ended, Stop, Written
 
 PREFILL = 32_768
@@ -60,6 +60,7 @@ class Sampler:
         self.done = torch.ones(rows + 1, dtype=torch.bool, device=self.device)
         self.graphs = Graphs(self.step, self.device, rows)
         self.results, self.way = Results.empty(0, 0, self.dtype, self.device), Way(-1)
+        self.routes: Routes | None = None
 
     # ------------------------------------------------------------------------------------------------ memory
     def hold(self) -> None:
@@ -104,7 +105,9 @@ class Sampler:
         shared = [Prompt(list(tokens), many) for tokens, many in zip(prompts, repeats, strict=True)]
         which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
         rows = [CachedRow(prompt, list(forced[place]) if forced else []) for place, prompt in enumerate(which)]
-        return self.write(rows, uniform_BN, limit_B, way, stop, said, newest)
+        routes = Routes.of(rows, int(limit_B.max()), self.stack.num_choices, self.device)
+        written = self.write(rows, uniform_BN, limit_B, way, stop, said, newest, routes=routes)
+        return written if routes is None else written._replace(experts=routes.written())
 
     @torch.no_grad()
     def write(
@@ -117,9 +120,10 @@ class Sampler:
         said: Sequence[Sequence[int]] = (),
         newest: Callable[[], int] | None = None,
         ended: Ended | None = None,
+        routes: Routes | None = None,
     ) -> Written:
         """Returns a result of each row; `ended` hears of those of kept rows as soon as the host knows that they end."""
-        num, most = len(limit_B), int(limit_B.max())
+        num, most, self.routes = len(limit_B), int(limit_B.max()), routes
         self.hold()
         if not self.results.holds(num, most):  # graphs know its addresses
             self.results = self.results.larger(num, most)
@@ -181,15 +185,11 @@ class Sampler:
         """Ends rows whose new tokens complete a stop string."""
         since = [max(0, row.looked - stop.reach) for row in active]  # a string may have begun before the last check
         many = self.time[place].tolist()
-        column = torch.arange(max(1, max(num - first for num, first in zip(many, since, strict=True))))
-        where = (torch.tensor(since).unsqueeze(1) + column).clamp(max=self.results.tokens.shape[1] - 1).to(self.device)
-        tokens = self.results.tokens[self.result[place].unsqueeze(1), where].tolist()
+        tokens = self.results.tokens_since(self.result[place], since, many)
         for row, own, first, num in zip(active, tokens, since, many, strict=True):
-            before = row.said[-stop.reach :] if not first else []
-            found = stop.first(before + own[: num - first], len(before) + row.looked - first)
-            row.looked = num
+            found = first_stop(row, own, first, num, stop)
             if found is not None:
-                cut[row.result] = found - len(before) + first
+                cut[row.result] = found
                 self.done[row.place] = True
 
     def admit(self, waiting: list[CachedRow], active: list[CachedRow]) -> None:
@@ -275,6 +275,8 @@ class Sampler:
             state = stack.finish(layer, state, rows if len(state) == len(rows) else rows[spot])
         for prompt, own in zip(prompts, state[last], strict=True):
             prompt.state = own
+        if self.routes is not None:
+            self.routes.keep(prompts, stack.chosen)
 
     def extend(self, rows: list[CachedRow]) -> dict[CachedRow, Tensor]:
         """Reads the rows' tokens that are not in their pages yet, all at once: each token is a row of its own that
@@ -302,6 +304,8 @@ class Sampler:
         self.time[place] = self.index([row.time for row in rows])
         self.length[place] = self.index([len(row.own) for row in rows])
         self.done[place] = False
+        if self.routes is not None:
+            self.routes.begin(rows)
         behind = [row for row in rows if row.own]
         given = [(row, len(row.pages)) for row in behind]
         for row, held in given:
@@ -337,12 +341,6 @@ class Sampler:
         position = self.prompt_length[self.prompt_of[place]] + length
         return Look(token, page, length % self.page, length + 1, position)
 
-    def seen(self, look: Look, place: Tensor) -> tuple[Seen, Seen]:
-        """Returns the keys that the rows at `place` see: of their prompts, and their own."""
-        whose = self.prompt_of[place]
-        shared = Seen(self.prompt_table[whose], self.prompt_length[whose], look.position)
-        return shared, Seen(self.table[place], look.seen, look.seen - 1)
-
     def forward(self, look: Look, place: Tensor, rows: Tensor, prompt: Tensor) -> Tensor:
         """Returns states after the tokens of `look`, of the rows at `place`, and stores their keys and values in the
         pages. `rows` [C, M] and `prompt` [C] are the clusters of rows with one prompt.
@@ -361,8 +359,13 @@ class Sampler:
             if query.is_cuda and how.is_plain:
                 attended = kernels.compiled().attend(query, keys, values, shared, own, how.scale, splits)
             else:
-                attended = kernels.attend_pages(query, keys, values, *self.seen(look, place), how)
+                whose = self.prompt_of[place]
+                before = Seen(self.prompt_table[whose], self.prompt_length[whose], look.position)
+                since = Seen(self.table[place], look.seen, look.seen - 1)
+                attended = kernels.attend_pages(query, keys, values, before, since, how)
             state = stack.finish(layer, state, attended)
+        if self.routes is not None:
+            self.routes.note(self.result[place], look.position, stack.chosen, self.done[place])
         return state
 
     def step(self, place: Tensor, rows: Tensor, prompt: Tensor) -> None:

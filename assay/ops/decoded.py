@@ -22,7 +22,8 @@ class Written(NamedTuple):
     """B completions of up to N tokens: tokens and their log-probabilities [B, N], number of tokens [B], and whether
     each ended by its own decision (end token, stop string) and not at its limit [B]. If sampling is truncated (top-k,
     top-p), also the log-probabilities under the model itself [B, N]; if weights may change meanwhile, also the version
-    that decided each token [B, N].
+    that decided each token [B, N]; if layers have experts, those chosen plus one by each token of prompt and completion
+    [B, T, E], 0 for tokens that were not read.
     """
 
     tokens: Tensor
@@ -31,6 +32,7 @@ class Written(NamedTuple):
     has_ended: Tensor
     logp_model: Tensor | None = None
     version: Tensor | None = None
+    experts: Tensor | None = None
 
     def rows(self, index: Tensor) -> Written:
         """Returns the completions at `index`."""

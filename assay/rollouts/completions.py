@@ -152,7 +152,7 @@ def as_experience(
     samples: np.ndarray,
 ) -> Experience:
     """Returns prompt and completion of each row in one sequence, padded at the end; with the column `logp_model` if
-    sampling is truncated (top-k, top-p) or has another temperature.
+    sampling is truncated (top-k, top-p) or has another temperature, and `experts` if they were recorded.
     """
     tokens_BN, length_B = written.tokens, written.length
     prompt_length = torch.tensor([len(prompt) for prompt in prompts])
@@ -167,6 +167,9 @@ def as_experience(
     sequence = torch.where(mask, tokens_BN.gather(1, where), sequence)
     is_last = new == (length_B - 1).unsqueeze(1)
     more = {} if written.logp_model is None else {LOGP_MODEL: written.logp_model.gather(1, where) * mask}
+    if written.experts is not None:
+        missing = max(0, num_columns - written.experts.shape[1])
+        more["experts"] = torch.nn.functional.pad(written.experts, (0, 0, 0, missing))[:, :num_columns]
     start = torch.from_numpy(np.asarray(starts, dtype=np.int64))
     return Experience(
         context={"tokens": sequence, "valid": valid},

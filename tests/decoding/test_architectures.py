@@ -4,10 +4,12 @@ the network's own forward pass, in texts longer than any window.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,8 +20,11 @@ from assay.decoding.fast import sampled
 from assay.decoding.layers import stack_of
 from assay.decoding.pages import Way
 from assay.decoding.scheduler import Sampler
+from assay.engine.placement import Placement, arrange
+from assay.models.pretrained import description
 from assay.models.pretrained.causal import PretrainedActor
 from assay.rollouts import text
+from assay.rollouts.completions import as_experience
 from tests.optional import Optional
 
 transformers = Optional("transformers")
@@ -178,3 +183,112 @@ def test_one_line_says_why_a_network_is_decoded_by_its_own_cache(kind: str, sett
     actor = PretrainedActor(WORDS, transformers.AutoModelForCausalLM.from_config(config).eval())
     with pytest.warns(UserWarning, match=f"decoded by its own cache.*{why}"):
         assert sampled(actor, PROMPTS, [1] * 4, None, WORDS, 3) is None
+
+
+# ---------------------------------------------------------------------------------------------------------- experts
+EXPERTS = ["mixtral", "qwen3 moe", "gpt-oss"]
+
+
+def noted(actor: Any, tokens: list[int]) -> Tensor:
+    """The experts that the network itself chooses for one text, [T, L * K]."""
+    found: list[Tensor] = []
+    routers = [one.router for layer in actor.network.model.layers if (one := description.experts_of(layer.mlp))]
+    handles = [one.register_forward_hook(lambda module, args, out: found.append(out[2])) for one in routers]
+    own_logp(actor, tokens)
+    for handle in handles:
+        handle.remove()
+    return torch.cat(found, 1)
+
+
+@cache
+def recorded(name: str) -> Experience:
+    """Samples with the experts that their tokens chose; rows wait, so that some tokens are read twice."""
+    stack = stack_of(actor_of(name))
+    assert stack is not None
+    one = Sampler(stack, rows=3, pages=22, longest=40, page=4, interval=3)
+    uniform = torch.rand(8, NEW, generator=torch.Generator().manual_seed(1))
+    found = one.sample(PROMPTS, [2] * 4, uniform, LIMIT, Way(-1))
+    whose = [row // 2 for row in range(8)]
+    starts = np.array(whose)
+    return as_experience([PROMPTS[one] for one in whose], found, WORDS, starts, np.arange(8))
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_the_experts_that_sampled_tokens_chose_are_recorded(name: str) -> None:
+    batch = recorded(name)
+    for row in range(8):
+        tokens = batch.context["tokens"][row, batch.context["valid"][row]].tolist()
+        own = noted(actor_of(name), tokens)
+        many = len(tokens) - 1  # the last token is never read
+        found = batch.column("experts")[row]
+        assert found[:many].sort(1).values.tolist() == (own[:many] + 1).sort(1).values.tolist()
+        assert not found[many:].any(), "padding is no choice"
+
+
+def forced(actor: Any, tokens: list[int], chosen: Tensor) -> Tensor:
+    """Log-probabilities [T - 1, V] of one text by the network alone, its routers written anew around these choices."""
+    first = 0
+    for layer in actor.network.model.layers:
+        experts = description.experts_of(layer.mlp)
+        if experts is not None:
+            own = chosen[:, first : first + 2].long() - 1
+
+            def route(state: Tensor, own: Tensor = own, experts: Any = experts) -> tuple[Tensor, Tensor, Tensor]:
+                router = experts.router
+                logits = torch.nn.functional.linear(
+                    state.view(-1, state.shape[-1]), router.weight, getattr(router, "bias", None)
+                )
+                allowed = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, own, True)
+                if experts.is_normalised:
+                    logits = logits.masked_fill(~allowed, -torch.inf)
+                return logits, logits.softmax(-1).gather(1, own), own
+
+            experts.router.forward = route
+            first += 2
+    try:
+        return own_logp(actor, tokens)
+    finally:
+        for layer in actor.network.model.layers:
+            experts = description.experts_of(layer.mlp)
+            if experts is not None:
+                del experts.router.forward
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("name", EXPERTS)
+def test_the_update_uses_the_recorded_experts_whatever_the_router_would_choose(name: str, is_packed: bool) -> None:
+    actor, batch = actor_of(name), recorded(name)
+    assert not is_packed or actor.pack()
+    plain = actor.score(replace(batch, extra={}), EVERYTHING).logp.detach()
+    replayed = actor.score(batch, EVERYTHING).logp
+    torch.testing.assert_close(replayed, plain, atol=1e-5, rtol=0)
+    time = torch.arange(batch.num_columns)
+    pair = torch.stack((1 + time % 2, 3 + time // 2 % 2), 1)  # chosen by nothing but time
+    other = (batch.column("experts") > 0) * pair.repeat(1, batch.column("experts").shape[2] // 2)
+    found = actor.score(batch.add({"experts": other.short()}), EVERYTHING).logp.detach()
+    for row in range(8):
+        tokens = batch.context["tokens"][row, batch.context["valid"][row]].tolist()
+        chosen = other[row, : len(tokens)].clone()
+        chosen[-1] = chosen[0]  # of the last token, which nothing reads
+        expected = forced(actor, tokens, chosen).gather(1, torch.tensor(tokens[1:]).unsqueeze(1)).squeeze(1)
+        own = batch.mask[row, 1 : len(tokens)]
+        torch.testing.assert_close(found[row, 1 : len(tokens)][own], expected[own], atol=1e-4, rtol=0)
+    assert float((found - plain).abs().max()) > 0.01
+    actor.is_packed = False
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_layers_that_run_again_have_the_recorded_experts_and_a_reference_its_own(name: str) -> None:
+    actor, batch = copy.deepcopy(actor_of(name)), recorded(name)
+    other = (batch.column("experts") > 0) * torch.tensor([1, 3]).repeat(batch.column("experts").shape[2] // 2)
+    moved, found = batch.add({"experts": other.short()}), []
+    for recompute in (False, True):
+        arrange(actor, Placement(recompute=recompute))
+        scored = actor.score(moved, EVERYTHING).logp
+        slopes = torch.autograd.grad((scored * moved.mask).sum(), list(actor.parameters()), materialize_grads=True)
+        found.append([scored.detach(), *slopes])
+    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-4)
+    reference = actor.requires_grad_(False)
+    torch.testing.assert_close(
+        reference.score(moved, EVERYTHING).logp, reference.score(batch, EVERYTHING).logp, atol=1e-5, rtol=0
+    )

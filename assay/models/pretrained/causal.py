@@ -22,11 +22,12 @@ from assay.core.extras import require
 from assay.core.record import Experience, Need, Scored
 from assay.core.spaces import Context, Vocabulary
 from assay.models.decoder_handle import Held
-from assay.models.pretrained import packed_layers
+from assay.models.pretrained import packed_layers, routing
 from assay.ops import distributions, output, packed_attention, packing, repeats
 from assay.rollouts import text
 
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
+EXPERTS = "experts"
 LARGEST_GAP = 1e-3  # between log-probabilities and those of the network's own forward pass
 LARGEST_GAP_LOW = 0.25  # the same in bfloat16, whose logits have three digits
 
@@ -80,7 +81,7 @@ class PretrainedActor(nn.Module):
     def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
         super().__init__()
         self.vocabulary, self.network, self.is_packed, self.sampler = vocabulary, network, False, Held()
-        self.temperature = 1.0
+        self.temperature, self.num_choices = 1.0, routing.prepare(network)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -173,7 +174,9 @@ class PretrainedActor(nn.Module):
         place_D = mask_BT.view(-1).nonzero().squeeze(1)  # the only wait of the host here
         if not len(place_D):
             return place_D, self.no_states()
-        states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False)
+        given = self.choices(batch)
+        more = {} if given is None else {routing.GIVEN: given[:, :-1]}
+        states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False, **more)
         before_D = place_D - place_D.div(batch.num_columns, rounding_mode="floor") - 1
         return place_D, states.last_hidden_state.flatten(0, 1).index_select(0, before_D)
 
@@ -187,10 +190,21 @@ class PretrainedActor(nn.Module):
         if not len(place_D):
             return place_D, self.no_states()
         tokens_N = batch.context["tokens"].reshape(-1).index_select(0, packed_attention.sent(pack.token_N, device))
-        states_NW = packed_layers.states(self.network, tokens_N, pack)
+        given = self.choices(batch)
+        if given is not None:
+            given = given.flatten(0, 1).index_select(0, packed_attention.sent(pack.token_N, device))
+        states_NW = packed_layers.states(self.network, tokens_N, pack, given)
         found = vars(repeats.repeats_of(pack.before_D)).items()
         again = repeats.Repeats(**{name: packed_attention.sent(some, device) for name, some in found})
         return place_D, repeats.taken(states_NW, packed_attention.sent(pack.before_D, device), again)
+
+    def choices(self, batch: Experience) -> Tensor | None:
+        """Returns the experts recorded for each token, [B, T, L * K]; None without, and for a network that is not
+        trained: a reference has its own.
+        """
+        given = batch.extra.get(EXPERTS) if self.num_choices else None
+        is_own = given is not None and given.shape[-1] == self.num_choices
+        return given if is_own and any(weight.requires_grad for weight in self.parameters()) else None
 
     def no_states(self) -> Tensor:
         """Returns empty states, [0, W]."""

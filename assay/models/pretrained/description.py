@@ -96,11 +96,20 @@ class Experts:
     module: Any
     is_normalised: bool
 
-    def __call__(self, state_NW: Tensor) -> Tensor:
-        """Returns [N, W]."""
-        _, weight, chosen = self.router(state_NW)
-        result: Tensor = self.module(state_NW, chosen, weight)
-        return result
+    def mixed(self, state_NW: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns (state [N, W], the experts chosen by each token [N, K])."""
+        _, weight, chosen = self.router.forward(state_NW)  # without hooks: see `routing`
+        return self.module(state_NW, chosen, weight), chosen
+
+    def weights(self, logits_NE: Tensor, chosen_NK: Tensor) -> Tensor:
+        """Returns the weights of chosen experts, [N, K]."""
+        probability = logits_NE.float().softmax(-1).gather(1, chosen_NK)
+        return probability / probability.sum(-1, keepdim=True) if self.is_normalised else probability
+
+    @property
+    def num_chosen(self) -> int:
+        """K."""
+        return int(self.router.top_k)
 
 
 @dataclass(frozen=True, eq=False)

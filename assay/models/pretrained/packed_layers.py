@@ -16,6 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
+from assay.models.pretrained import routing
 from assay.models.pretrained.description import attention_of
 from assay.ops import packed_attention, packing
 from assay.ops.attention import Attention
@@ -82,8 +83,8 @@ def prepare(network: Any) -> bool:
     return True
 
 
-def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
-    """Returns the last hidden states [N, W]."""
+def states(network: Any, tokens_N: Tensor, pack: packing.Pack, given_NE: Tensor | None = None) -> Tensor:
+    """Returns the last hidden states [N, W]; with the experts that were given, see `routing`."""
     device, weight = tokens_N.device, network.get_output_embeddings().weight
     kind = device.type
     narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -94,7 +95,7 @@ def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
     ready = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)  # a placeholder, so that no mask of N x N is made
     found = network.base_model(
         input_ids=tokens_N.unsqueeze(0), position_ids=position.unsqueeze(0), attention_mask=ready, use_cache=False,
-        **{PLAN + name: some for name, some in plan.items()},
+        **{PLAN + name: some for name, some in plan.items()}, **({} if given_NE is None else {routing.GIVEN: given_NE}),
     )  # fmt: skip
     return found.last_hidden_state.squeeze(0)
 
