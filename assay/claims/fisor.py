@@ -14,7 +14,7 @@ from torch import Tensor
 from assay.claims import About, Claims, Computed, Edit, Exact, Expect, Final, Measured, built, follows_schedule, refuses
 from assay.claims import pendulum, probes, steps
 from assay.method import Experience, Recipe
-from assay.methods.fisor import Feasible, cloned_diffusion, fisor, least_harm
+from assay.methods.fisor import Feasible, cloned_diffusion, least_harm, recipe
 from assay.parts import BestOf, Log, WorstToCome
 from assay.tasks.control.steered import avoidable, steered_hazards
 
@@ -144,9 +144,9 @@ def feasible_overlap(recipe: Recipe, seed: int) -> float:
 
 def known_safe(seed: int, level: float = 0.98, steps: int = 150) -> float:
     """Returns the overlap with the states that can be kept safe, of harm critics whose V_h has this level."""
-    *_, value, q = fisor().stages
+    *_, value, q = recipe().stages
     stages = replace(value, critic=(least_harm(level),)), q
-    return feasible_overlap(replace(fisor(), stages=stages, steps=steps), seed)
+    return feasible_overlap(replace(recipe(), stages=stages, steps=steps), seed)
 
 
 def knowing(level: float) -> Computed:
@@ -156,7 +156,7 @@ def knowing(level: float) -> Computed:
 
 def cautious_clone() -> Recipe:
     """Returns the clone of the episodes of the cautious expert alone: cloning of safe data."""
-    clone, logs = cloned_diffusion(), cast(Any, fisor().source).logs
+    clone, logs = cloned_diffusion(), cast(Any, recipe().source).logs
     return replace(clone, source=replace(cast(Any, clone.source), logs=logs[:1]))
 
 
@@ -174,24 +174,24 @@ CLAIMS = Claims(
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
-              fisor(), with_costs(), losses_by_hand, probes.BOX_SPEC), at_most=1e-5),
+              recipe(), with_costs(), losses_by_hand, probes.BOX_SPEC), at_most=1e-5),
         Exact("the safest of 16 denoised candidates of the average actor acts; harm below -0.9 is equal",
-              lambda: choice_gap(fisor()), at_most=1e-5),
-        follows_schedule("targets follow at rate 0.02, the average at 0.01", fisor,
+              lambda: choice_gap(recipe()), at_most=1e-5),
+        follows_schedule("targets follow at rate 0.02, the average at 0.01", recipe,
                          dict.fromkeys(("actor", "value", "q", "harm", "harm_q"), 1),
                          {"q_target": ("q", 0.02, 1), "harm_q_target": ("harm_q", 0.02, 1),
                           "average": ("actor", 0.01, 1)}, data=partial(with_costs, torch.float32),
                          of="target networks"),
-        Exact("half of the data ignore costs", lambda: extra_cost(fisor()), at_least=0.01),
-        refuses("data without costs are refused", fisor, pendulum, of=""),
+        Exact("half of the data ignore costs", lambda: extra_cost(recipe()), at_least=0.01),
+        refuses("data without costs are refused", recipe, pendulum, of=""),
         Measured("its episodes cost less than those of a clone of the same log",
-                 "steered-hazards", fisor(), cloned_diffusion(),
+                 "steered-hazards", recipe(), cloned_diffusion(),
                  metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0,
                  about=About.HEADLINE),
         Measured("its episodes cost less than those of a clone of the cautious half of the log",
-                 "steered-hazards", fisor(), cautious_clone(), metric=Final("evaluation_cost"),
+                 "steered-hazards", recipe(), cautious_clone(), metric=Final("evaluation_cost"),
                  expect=Expect.BELOW, seeds=5, minutes=3.0, about=About.COMPONENT),
-        Measured("it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", fisor(), 5.0,
+        Measured("it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", recipe(), 5.0,
                  seeds=5, minutes=2.5, about=About.HEADLINE),
         Measured("it knows the safe states better than by the behaviour's mean harm", "",
                  knowing(0.98), knowing(0.5), seeds=5, minutes=1.5, about=About.MECHANISM),

@@ -13,7 +13,7 @@ from assay.claims import About, Average, Claims, Computed, Edit, Exact, Expect, 
 from assay.claims import steps, with_statistics
 from assay.method import CONTINUOUS, CONTROL, TABLE, AssayError, Box, Context, Experience, ModelSpec, Recipe, Spec, Task
 from assay.method import random, reach_of, recipes
-from assay.methods.hl_gauss import BinsOfData, CrossEntropy, HlGauss, classified_cql, cross_entropy, hl_gauss
+from assay.methods.hl_gauss import BinsOfData, CrossEntropy, HlGauss, classified_cql, cross_entropy, recipe
 from assay.models import Bins, Critic, Value
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
@@ -189,13 +189,13 @@ CLAIMS = Claims(
     ),
     claims=(
         Exact("with dqn its gradient is that of the formula", lambda: probes.formula_gap(
-              ranged(hl_gauss(CONTROL), 110.0), loud(probes.CHOICE_SPEC, 100.0), dqn_by_hand, probes.CHOICE_SPEC),
+              ranged(recipe(CONTROL), 110.0), loud(probes.CHOICE_SPEC, 100.0), dqn_by_hand, probes.CHOICE_SPEC),
               at_most=1e-9),
         Exact("with sac its gradients are those of the formulas", lambda: probes.formula_gap(
-              ranged(hl_gauss(CONTINUOUS), 1800.0), loud(probes.BOX_SPEC, 1500.0), sac_by_hand, probes.BOX_SPEC),
+              ranged(recipe(CONTINUOUS), 1800.0), loud(probes.BOX_SPEC, 1500.0), sac_by_hand, probes.BOX_SPEC),
               at_most=1e-6, of="continuous-control"),
         Exact("with ppo its critic's gradient is that of the formula", lambda: probes.formula_gap(
-              ranged(hl_gauss(TABLE), 110.0), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
+              ranged(recipe(TABLE), 110.0), loud_sequences(), ppo_by_hand), at_most=1e-9, of="table"),
         Exact("with CQL its gradient is that of the formula", lambda: probes.formula_gap(
               ranged(classified_cql(CONTROL), 110.0), loud(probes.CHOICE_SPEC, 100.0), cql_by_hand, probes.CHOICE_SPEC),
               at_most=1e-9, of="offline"),
@@ -209,9 +209,9 @@ CLAIMS = Claims(
         Measured("it follows noisy moving targets better than regression", "", tracking(classified, 2.0),
                  tracking(regressed, 2.0), expect=Expect.BELOW, seeds=5, minutes=4.0, looks=4, about=About.MECHANISM),
         Measured("where every move changes the return it scores higher than dqn over the run", "hazards",
-                 hl_gauss(CONTROL), recipes.dqn(), metric=Average("evaluation"), seeds=5, minutes=20.0, steps=60,
+                 recipe(CONTROL), recipes.dqn(), metric=Average("evaluation"), seeds=5, minutes=20.0, steps=60,
                  looks=4, about=About.HEADLINE),
-        Measured("it scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0,
+        Measured("it scores higher than dqn", "cartpole", recipe(CONTROL), recipes.dqn(), seeds=5, minutes=5.0,
                  about=About.HEADLINE),
     ),
 )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.claims import ALONE, About, Claims, Edit, Engine, Exact, Expect, Final, Measured, Placement, probes, steps
 from assay.method import AssayError, Discrete, Draw, Phase, Spec, random
-from assay.methods.iwocs import MaxMin, MaxMinQ, WorstRegime, iwocs, quick_dqn
+from assay.methods.iwocs import MaxMin, MaxMinQ, WorstRegime, recipe as iwocs, quick_dqn
 from assay.models import Greedy, Policy, Table
 from assay.tasks.tabular.table import Table as Process, tabular
 from assay.tasks.tabular.uncertain import Regime, Uncertain, windy_table

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from assay.claims import ALONE, About, Average, Claims, Computed, Edit, Exact, Measured, follows_schedule, probes
 from assay.method import Draw, Experience, Recipe
-from assay.methods.ota import ExpectileByTarget, ProposeSubgoal, TowardsSubgoal, gains, ota
+from assay.methods.ota import ExpectileByTarget, ProposeSubgoal, TowardsSubgoal, gains, recipe
 from assay.models import of_length_root
 from assay.parts import Places, Relabelled
 from assay.runs.catalogue import find_task
@@ -143,7 +143,7 @@ def right_proposals(seed: int, option: int, steps: int = 40) -> float:
     low level's value represents them, of all cells of the corridor and held-out goals 40 and more moves apart; with
     options of `option` steps, after training.
     """
-    loop, grid = probes.trained(ota(option=option), find_task("corridor"), seed, steps), GoalGrid(CORRIDOR, 1, 200)
+    loop, grid = probes.trained(recipe(option=option), find_task("corridor"), seed, steps), GoalGrid(CORRIDOR, 1, 200)
     along = CORRIDOR.distance[int(CORRIDOR.distance[0].argmax())]  # the place of each cell on the one path
     cell_at = along.argsort()
     cell, goal = (each.ravel() for each in np.meshgrid(np.arange(len(along)), CORRIDOR.goals(1)))
@@ -165,7 +165,7 @@ def proposing(option: int) -> Computed:
 
 def of_one_source() -> Recipe:
     """Returns the recipe whose stages all learn from the same batches."""
-    return replace(ota(), stages=tuple(replace(stage, source=None) for stage in ota().stages))
+    return replace(recipe(), stages=tuple(replace(stage, source=None) for stage in recipe().stages))
 
 
 CLAIMS = Claims(
@@ -179,27 +179,27 @@ CLAIMS = Claims(
              'now.context["goal"]'),
         Edit("the low level sees the goal", TowardsSubgoal.__call__, "now, subgoal",
              "now, now.context['goal'].repeat(1, 1, 5)"),
-        Edit("the low level learns without subgoals", ota, "goals=Ahead(10)", "goals=Mixed()"),
+        Edit("the low level learns without subgoals", recipe, "goals=Ahead(10)", "goals=Mixed()"),
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
-              ota(), probes.goal_transitions(), losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
+              recipe(), probes.goal_transitions(), losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
         Exact("its stages jump 1, 5, 1 and 10 steps; subgoals are 10 ahead, goals ahead, those of the values mixed",
-              lambda: source_errors(ota(), 5), equals=0.0),
+              lambda: source_errors(recipe(), 5), equals=0.0),
         follows_schedule("targets follow at rate 0.02", of_one_source, {"actor": 1, "value": 1, "high_value": 1},
                          {f"{name}_target": (name, 0.02, 1) for name in ("value", "high_value")},
                          data=partial(probes.goal_transitions, dtype=torch.float32), spec=probes.GOAL_CHOICE,
                          of="target networks"),
         Measured(
             "for goals 40 and more steps away the advantage's sign is right more often than with n = 1",
-            "corridor", ota(far=40.0), ota(option=1, far=40.0), Average("right_signs", 0.25),
+            "corridor", recipe(far=40.0), recipe(option=1, far=40.0), Average("right_signs", 0.25),
             seeds=5, minutes=2.5, steps=80, about=About.MECHANISM,
         ),
         Measured(
             "for goals 40 and more steps away the advantage's sign is right not less often than with one step and the "
             "same horizon, discount^(1/n)",
-            "corridor", ota(far=40.0), ota(option=1, high_discount=0.95**0.2, far=40.0), Average("right_signs", 0.25),
-            margin=-0.05, seeds=5, minutes=2.5, steps=80, about=About.COMPONENT,
+            "corridor", recipe(far=40.0), recipe(option=1, high_discount=0.95**0.2, far=40.0),
+            Average("right_signs", 0.25), margin=-0.05, seeds=5, minutes=2.5, steps=80, about=About.COMPONENT,
         ),
         Measured(
             "for held-out goals 40 and more steps away the policy's subgoal is ahead, not back, more often than with n "
@@ -207,7 +207,8 @@ CLAIMS = Claims(
         ),
         Measured(
             "the policy reaches more held-out goals than with n = 1",
-            "pointmaze-large", ota(), ota(option=1), seeds=5, minutes=15.0, steps=100, looks=4, about=About.HEADLINE,
+            "pointmaze-large", recipe(), recipe(option=1), seeds=5, minutes=15.0, steps=100, looks=4,
+            about=About.HEADLINE,
         ),
     ),
 )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Gain, Measured, built, by_hand, probes, reads_dataset, steps
 from assay.method import Experience, Recipe
-from assay.methods.reinflow import gaussian, reinflow
+from assay.methods.reinflow import gaussian, recipe
 from assay.models import Flow, Policy, walked
 from assay.models.heads.flow import FlowPolicy
 
@@ -65,7 +65,7 @@ def walk_gap(recipe: Recipe) -> Tensor:
 
 
 def matching_gap() -> float:
-    first = reinflow().before[0].recipe
+    first = recipe().before[0].recipe
     return probes.formula_gap(first, probes.transitions(num=64), steps.matched_flow, probes.BOX_SPEC)
 
 
@@ -81,7 +81,7 @@ def gaussian_gap() -> float:
     """Returns how far the rival's cloning is from minus the mean log-density of the data's actions, and how many rows
     are not of the flow's dataset, or drawn by another number of batches.
     """
-    ours, theirs = reinflow().before[0], gaussian().before[0]
+    ours, theirs = recipe().before[0], gaussian().before[0]
     gap = probes.formula_gap(theirs.recipe, probes.transitions(num=64), cloning_by_hand, probes.BOX_SPEC)
     return gap + (theirs.recipe.source != ours.recipe.source) + abs(theirs.steps - ours.steps)
 
@@ -97,19 +97,19 @@ CLAIMS = Claims(
     ),
     claims=(
         Exact("its gradients are ppo's with the ratio of whole paths", lambda: probes.formula_gap(
-              reinflow(), recorded(reinflow()), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+              recipe(), recorded(recipe()), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
         Exact("sampled paths are Euler steps with noise, and recorded as scored",
-              lambda: walk_gap(reinflow()), at_most=1e-9),
+              lambda: walk_gap(recipe()), at_most=1e-9),
         Exact("the flow is first matched to the data", matching_gap, at_most=1e-5),
-        reads_dataset(lambda: reinflow().before[0].recipe, name="the flow is first matched on rows of the dataset"),
+        reads_dataset(lambda: recipe().before[0].recipe, name="the flow is first matched on rows of the dataset"),
         Exact("the Gaussian rival is cloned from the same rows by maximum likelihood", gaussian_gap, at_most=1e-6,
               of="variant gaussian"),
-        Measured("it raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
+        Measured("it raises the return of the flow it starts from", "pendulum", recipe(), 0.0,
                  metric=Gain(), seeds=5, minutes=3.0, steps=40, about=About.HEADLINE),
         Measured("it ends above a Gaussian policy that is cloned from the same data and trained by the same ppo",
-                 "pendulum", reinflow(), gaussian(), seeds=5, minutes=6.0, steps=40, about=About.MECHANISM),
-        Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),
-                 reinflow(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40,
+                 "pendulum", recipe(), gaussian(), seeds=5, minutes=6.0, steps=40, about=About.MECHANISM),
+        Measured("learned noise ends above fixed small noise", "pendulum", recipe(),
+                 recipe(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40,
                  about=About.COMPONENT),
     ),
 )

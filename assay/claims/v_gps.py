@@ -11,7 +11,7 @@ from assay.claims import About, Claims, Computed, Edit, Exact, Measured, built, 
 from assay.claims import reads_dataset, same_gradient, steps
 from assay.engine import evaluation
 from assay.method import Context, Recipe
-from assay.methods.v_gps import diffusion, v_gps
+from assay.methods.v_gps import diffusion, recipe as v_gps
 from assay.parts import BestOf, Log, ReturnRange
 from assay.parts.wrappers.choosing import Choosing, drawn
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from assay.claims import About, Claims, Edit, Exact, Expect, Final, Measured, built, pendulum, probes, refuses, steps
 from assay.claims.fisor import with_costs
 from assay.method import Recipe
-from assay.methods.v_ocbf import AffineMoves, Filtered, PredictChange, v_ocbf
+from assay.methods.v_ocbf import AffineMoves, Filtered, PredictChange, recipe as v_ocbf
 
 
 def fields(model: Any, seen: Tensor) -> tuple[Tensor, Tensor]:

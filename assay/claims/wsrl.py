@@ -8,7 +8,7 @@ from torch import Tensor
 
 from assay.claims import ALONE, About, Area, Claims, Dip, Edit, Exact, Measured, pendulum, probes, reads_dataset, steps
 from assay.method import CONTINUOUS, Draw, Experience, Recipe, Scene, rlpd
-from assay.methods.wsrl import LOG, from_scratch, offline, online, warmup_for, wsrl
+from assay.methods.wsrl import LOG, from_scratch, offline, online, recipe, warmup_for
 from assay.parts import RETURN, Calibrated, Log, OwnAction, Replay, returns_to_go
 from assay.parts.targets.one_step import chosen
 from assay.recipes.presets import GENERAL, MUJOCO
@@ -55,8 +55,8 @@ def schedule_gap() -> float:
     """Returns the largest deviation of both phases' schedules from the stated ones."""
     data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.02, 1)}
     online = {"actor": 4, "q": 1, "temperature": 4}
-    gap = probes.schedule_gap(wsrl(), data, probes.BOX_SPEC, online, targets)
-    first = wsrl().before[0].recipe
+    gap = probes.schedule_gap(recipe(), data, probes.BOX_SPEC, online, targets)
+    first = recipe().before[0].recipe
     return probes.worst(gap, probes.schedule_gap(first, data, probes.BOX_SPEC, dict.fromkeys(online, 1), targets))
 
 
@@ -90,11 +90,11 @@ CLAIMS = Claims(
         Edit("Cal-QL bounds no proposals", Calibrated.__call__, "batch.now.column(RETURN)", "None"),
         Edit("returns go on after an end", returns_to_go, "0.0 if is_last else discount * onward",
              "discount * onward"),
-        Edit("a new actor online", wsrl, "// 2, HANDED)", '// 2, {"q": "q", "q_target": "q_target"})'),
+        Edit("a new actor online", recipe, "// 2, HANDED)", '// 2, {"q": "q", "q_target": "q_target"})'),
     ),
     claims=(
         Exact("its online gradients are those of the formulas",
-              lambda: probes.formula_gap(wsrl(), probes.transitions(num=64), online_by_hand, probes.BOX_SPEC),
+              lambda: probes.formula_gap(recipe(), probes.transitions(num=64), online_by_hand, probes.BOX_SPEC),
               at_most=1e-6),
         Exact("its offline gradients are those of the formulas",
               lambda: probes.formula_gap(offline(LOG), probes.transitions(num=64), offline_by_hand, probes.BOX_SPEC),
@@ -103,22 +103,22 @@ CLAIMS = Claims(
         Exact("the returns of Cal-QL are those of the recorded episodes", returns_gap, at_most=1e-3),
         Exact("critics take four steps for each of the actor, targets follow at rate 0.02", schedule_gap, at_most=1e-6),
         Exact("the online phase starts with the offline phase's models", lambda: probes.hand_off_gap(
-              wsrl(), ("actor", "q", "q_target", "temperature"), probes.BOX_SPEC), equals=0.0),
-        reads_dataset(lambda: wsrl(log=Log(3)).before[0].recipe, of="phases",
+              recipe(), ("actor", "q", "q_target", "temperature"), probes.BOX_SPEC), equals=0.0),
+        reads_dataset(lambda: recipe(log=Log(3)).before[0].recipe, of="phases",
                       name="the offline phase's batches are rows of the dataset"),
-        Exact("the first update sees 200 decisions of the policy and nothing else", lambda: batches(wsrl())[0],
+        Exact("the first update sees 200 decisions of the policy and nothing else", lambda: batches(recipe())[0],
               equals=200.0),
         Exact("the warm-up is a hundredth of sac's decisions, 200 to 5,000",
               lambda: probes.worst(*(abs(warmup_for(preset) - told) for preset, told in WARMUPS)), equals=0.0,
               of="presets"),
         Exact("another log changes no batch",
-              lambda: (batches(wsrl())[1] - batches(wsrl(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0,
+              lambda: (batches(recipe())[1] - batches(recipe(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0,
               of="sources"),
-        Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(warmup=800),
-                 wsrl(warmup=64), metric=Dip(),
+        Measured("less is lost at the onset than without a warm-up", "pendulum", recipe(warmup=800),
+                 recipe(warmup=64), metric=Dip(),
                  seeds=5, minutes=15.0, steps=140, looks=4, about=About.MECHANISM),
         Measured("it scores more over the run than RLPD, which keeps the data and has no first phase", "pendulum",
-                 wsrl(), from_scratch(), metric=Area(), seeds=5, minutes=15.0, steps=140, looks=4,
+                 recipe(), from_scratch(), metric=Area(), seeds=5, minutes=15.0, steps=140, looks=4,
                  about=About.HEADLINE),
     ),
 )

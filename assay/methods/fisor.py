@@ -69,7 +69,7 @@ def least_harm(level: float = 0.98) -> Td:
     return Td(RecordedAction("harm_q_target", largest=True), Expectile(1.0 - level), OfState("harm"))
 
 
-def fisor(preset: Preset = CONTINUOUS, num: int = 16) -> Recipe:
+def recipe(preset: Preset = CONTINUOUS, num: int = 16) -> Recipe:
     """FISOR (arXiv:2401.10700): three independent losses, no multiplier; takes the safest of `num` candidates.
 
     Rewards are scaled by the range of returns; the horizon of harm is half of that of rewards.
@@ -103,7 +103,7 @@ def fisor(preset: Preset = CONTINUOUS, num: int = 16) -> Recipe:
 
 def cloned_diffusion(preset: Preset = CONTINUOUS) -> Recipe:
     """Returns unweighted cloning of the same data by the same actor, one candidate."""
-    base = fisor(preset)
+    base = recipe(preset)
     actor = replace(base.stages[0], objective=(Denoising(Alike()),))
     copies = {"average": base.copies["average"]}
     return replace(base, name="cloned", critics={}, copies=copies, stages=(actor,), wrapper=None)
@@ -111,7 +111,7 @@ def cloned_diffusion(preset: Preset = CONTINUOUS) -> Recipe:
 
 METHOD = Method(
     paper="arXiv:2401.10700",
-    recipe=fisor,
+    recipe=recipe,
     presets=(CONTINUOUS,),
     default_task="steered-hazards",
     family="safe",

@@ -152,7 +152,7 @@ def classified_ppo(preset: Preset = LANGUAGE) -> Recipe:
     return replace(base, critics={"value": replace(preset.value, head=Value(bins))}, stages=(base.stages[0], stage))
 
 
-def hl_gauss(preset: Preset = CONTROL) -> Recipe:
+def recipe(preset: Preset = CONTROL) -> Recipe:
     """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this preset: dqn, sac or ppo.
 
     Its bins reach as far as the task's values (`reach_of`) unless bins.low and bins.high are set; the guard `inside
@@ -186,7 +186,7 @@ def regressing(preset: Preset = CONTROL) -> Recipe:
 
 METHOD = Method(
     paper="arXiv:2403.03950",
-    recipe=hl_gauss,
+    recipe=recipe,
     presets=(CONTROL, CONTINUOUS, LANGUAGE, TABLE),
     default_task="cartpole",
     family="value-based",

@@ -230,7 +230,7 @@ def assembled(name: str, num: int, coder: Coding | None = None) -> Recipe:
     )
 
 
-def iwocs(preset: Preset = CONTROL, problems: int = 3, steps: int = 200, coder: Coding | None = Coding()) -> Recipe:
+def recipe(preset: Preset = CONTROL, problems: int = 3, steps: int = 200, coder: Coding | None = Coding()) -> Recipe:
     """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so
     far.
 
@@ -250,7 +250,7 @@ def iwocs(preset: Preset = CONTROL, problems: int = 3, steps: int = 200, coder: 
 
 METHOD = Method(
     paper="arXiv:2410.06212",
-    recipe=iwocs,
+    recipe=recipe,
     presets=(CONTROL,),
     default_task="windy-walk",
     family="robust",

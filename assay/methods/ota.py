@@ -224,7 +224,7 @@ def goal_value(critic: str, discount: float) -> Td:
     return Td(NextValue(discount, copy), ExpectileByTarget(0.7, copy), OfState(critic))
 
 
-def ota(
+def recipe(
     preset: Preset = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
 ) -> Recipe:
     """OTA (arXiv:2505.12737): the value that chooses subgoals counts options of `option` steps; 1 is HIQL.
@@ -255,13 +255,13 @@ def ota(
     )
 
 
-HIQL = partial(ota, option=1)
+HIQL = partial(recipe, option=1)
 """One step per option: HIQL (arXiv:2307.11949)."""
 
 
 METHOD = Method(
     paper="arXiv:2505.12737",
-    recipe=ota,
+    recipe=recipe,
     presets=(CONTROL, CONTINUOUS),
     default_task="pointmaze-medium",
     family="goal-conditioned",

@@ -26,7 +26,7 @@ def flow_matching(preset: Preset = CONTINUOUS, actor: Policy = Policy(head=Flow(
     return Recipe(name="flow", actor=actor, source=MEDIOCRE, stages=(stage,), steps=100)
 
 
-def reinflow(preset: Preset = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
+def recipe(preset: Preset = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
     """ReinFlow (arXiv:2505.22094): a cloned flow with learned noise along its path, then unchanged ppo."""
     base = ppo(preset)
     optimizer = replace(preset.optimizer, learning_rate=3e-4)
@@ -37,7 +37,7 @@ def reinflow(preset: Preset = CONTINUOUS, actor: Policy = Policy(head=Flow())) -
 
 def gaussian(preset: Preset = CONTINUOUS) -> Recipe:
     """The rival: a Gaussian policy cloned from the same data by as many batches, then the same ppo."""
-    flow = reinflow(preset)
+    flow = recipe(preset)
     (first,) = flow.before
     stage = Stage("clone", trains=("actor",), objective=(LogLikelihood(),), optimizer=first.recipe.stages[0].optimizer)
     cloned = replace(first.recipe, name="bc", actor=preset.actor, stages=(stage,))
@@ -46,7 +46,7 @@ def gaussian(preset: Preset = CONTINUOUS) -> Recipe:
 
 METHOD = Method(
     paper="arXiv:2505.22094",
-    recipe=reinflow,
+    recipe=recipe,
     presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline to online",

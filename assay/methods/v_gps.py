@@ -18,7 +18,7 @@ from assay.models import Diffusion, Perceptron, Policy
 from assay.parts import BestOf, Denoising, Log, LogLikelihood, NextValue, Td
 
 
-def v_gps(preset: Preset = CONTINUOUS, log: Log | None = None, num: int = 10, temperature: float = 0.0) -> Recipe:
+def recipe(preset: Preset = CONTINUOUS, log: Log | None = None, num: int = 10, temperature: float = 0.0) -> Recipe:
     """V-GPS (arXiv:2410.13816): IQL's critics at discount 0.98, a clone, and the best of the clone's candidates."""
     base = recipes.iql(preset, log)
     value, actor, q = base.stages
@@ -32,7 +32,7 @@ def v_gps(preset: Preset = CONTINUOUS, log: Log | None = None, num: int = 10, te
 
 def diffusion(preset: Preset = CONTINUOUS, log: Log | None = None, num: int = 10, temperature: float = 0.0) -> Recipe:
     """The same critics around a diffusion policy."""
-    base = v_gps(preset, log, num, temperature)
+    base = recipe(preset, log, num, temperature)
     value, actor, q = base.stages
     denoising = replace(actor, objective=(Denoising(),))
     return replace(base, actor=Policy(Perceptron((128, 128)), Diffusion()), stages=(value, denoising, q))
@@ -40,7 +40,7 @@ def diffusion(preset: Preset = CONTINUOUS, log: Log | None = None, num: int = 10
 
 METHOD = Method(
     paper="arXiv:2410.13816",
-    recipe=v_gps,
+    recipe=recipe,
     presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline",

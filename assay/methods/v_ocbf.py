@@ -140,7 +140,7 @@ LOGS = (Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True))
 """Half cautious, half cost-ignoring expert episodes, both with action noise."""
 
 
-def v_ocbf(preset: Preset = CONTINUOUS, level: float = 0.9, harm: float = 5.0) -> Recipe:
+def recipe(preset: Preset = CONTINUOUS, level: float = 0.9, harm: float = 5.0) -> Recipe:
     """V-OCBF (arXiv:2512.10822): fisor's value of harm with the sign turned, a clone, and a filter around it."""
     settings, step, body = preset.offline, preset.offline.optimizer, Perceptron((128, 128))
     discount = 1.0 - 2.0 * (1.0 - preset.gae.discount)
@@ -168,7 +168,7 @@ def v_ocbf(preset: Preset = CONTINUOUS, level: float = 0.9, harm: float = 5.0) -
 
 METHOD = Method(
     paper="arXiv:2512.10822",
-    recipe=v_ocbf,
+    recipe=recipe,
     presets=(CONTINUOUS,),
     default_task="steered-hazards",
     family="safe",

@@ -62,7 +62,7 @@ def warmup_for(preset: Preset) -> int:
     return min(5_000, max(200, settings.steps * settings.rollout.steps // 100))
 
 
-def wsrl(
+def recipe(
     preset: Preset = CONTINUOUS,
     warmup: int | None = None,
     retain: float = 0.0,
@@ -91,12 +91,12 @@ def from_scratch(preset: Preset = CONTINUOUS, log: Log = LOG) -> Recipe:
 
 METHOD = Method(
     paper="arXiv:2412.07762",
-    recipe=wsrl,
+    recipe=recipe,
     presets=(CONTINUOUS,),
     default_task="pendulum",
     family="offline to online",
     base=recipes.sac,
-    variants={"retained-data": partial(wsrl, retain=0.5), "cal-ql": partial(wsrl, calibrated=True),
+    variants={"retained-data": partial(recipe, retain=0.5), "cal-ql": partial(recipe, calibrated=True),
               "rlpd": from_scratch},
     departures=(
         "pairs of critics are drawn for each decision, not once for a minibatch: the same target in expectation",

@@ -19,7 +19,7 @@ from assay.claims import (
     steps,
 )
 from assay.method import dqn, sac, td3, td3_bc
-from assay.methods.fisor import fisor
+from assay.methods.fisor import recipe as fisor
 from assay.parts import Log, ReturnRange
 from assay.tasks.control.steered import steered_hazards
 

@@ -18,7 +18,8 @@ from assay.core.slots import Scene
 from assay.datasets.recorded import Recorded, with_data
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor import BestOf, Feasible, WithCosts, WorstToCome, fisor, least_harm
+from assay.methods.fisor import BestOf, Feasible, WithCosts, WorstToCome, least_harm
+from assay.methods.fisor import recipe as fisor
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.diffusion import Diffusion, alphas
 from assay.models.model import Policy

@@ -20,7 +20,9 @@ from assay.methods.hl_gauss import (
     classified_cql,
     cross_entropy,
     gaussian_labels,
-    hl_gauss,
+)
+from assay.methods.hl_gauss import (
+    recipe as hl_gauss,
 )
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table

@@ -28,8 +28,10 @@ from assay.methods.iwocs import (
     WorstRegime,
     assembled,
     discounted_return,
-    iwocs,
     quick_dqn,
+)
+from assay.methods.iwocs import (
+    recipe as iwocs,
 )
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy

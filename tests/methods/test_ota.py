@@ -15,7 +15,8 @@ from assay.core.slots import Scene
 from assay.engine.engine import Engine, StageView
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
-from assay.methods.ota import Ahead, ExpectileByTarget, GoalValue, Hierarchical, ProposeSubgoal, TowardsSubgoal, ota
+from assay.methods.ota import Ahead, ExpectileByTarget, GoalValue, Hierarchical, ProposeSubgoal, TowardsSubgoal
+from assay.methods.ota import recipe as ota
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td

@@ -19,7 +19,8 @@ from assay.core.record import Draw, Need
 from assay.core.slots import PathActor
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.reinflow import flow_matching, reinflow
+from assay.methods.reinflow import flow_matching
+from assay.methods.reinflow import recipe as reinflow
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.diffusion import Diffusion
 from assay.models.heads.flow import Flow

@@ -11,7 +11,8 @@ from assay import recipes
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.wsrl import LOG, from_scratch, offline, wsrl
+from assay.methods.wsrl import LOG, from_scratch, offline
+from assay.methods.wsrl import recipe as wsrl
 from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
