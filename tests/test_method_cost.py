@@ -12,9 +12,11 @@ REASONS = {
     "Categorical": "the discrete half of `Distribution`, the default head of a policy; users name it alone",
     "Gaussian": "the continuous half of `Distribution`; the error about infinite bounds tells users to take it",
     "ChatJudge": "what --judge puts in the place of the judge of arenarl and think-rm",
-    "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
+    "Imagine": "any rollout in a learned model, docs/offline.md: users put it around the rollout of their recipe",
+    "Dynamics": "as above: the model",
+    "DynamicsLikelihood": "as above: what it is fitted by",
     "Ends": "what users' own methods need of their data, beside `Successes`; uni-o4 has learnt ends since",
     "StandardisedInGroup": "a combination of rewards by hand, docs/design.md; alphaalign adds one to a sum",
     "FunctionJudge": "a user's own judge of pairs, docs/preferences.md, for arenarl and think-rm, whose claims ask it",
@@ -85,8 +87,8 @@ def test_base_recipes_are_shared_by_all_who_import_the_package(tool: ModuleType)
 
 
 def test_parts_of_base_recipes_are_shared(tool: ModuleType) -> None:
-    """sapo alone uses SoftGate, which its base in `recipes.group` names; safe-rl-review alone uses CostToGo."""
+    """sapo alone uses SoftGate, which its base in `recipes.group` names; ogsrl alone uses EndAtCost."""
     users, few = tool.users_of_parts(), tool.few_users()
     assert users["assay.parts.objectives.trust", "SoftGate"] == {"sapo"}
     assert "assay.parts.objectives.trust.SoftGate" not in few
-    assert few["assay.parts.constraints.cost.CostToGo"] == "safe-rl-review"
+    assert few["assay.parts.credit.cost.EndAtCost"] == "ogsrl"

@@ -126,7 +126,8 @@ def with_statistics(recipe: Recipe, task: Task, seed: int) -> Recipe:
     paid = [place for place in parts_of_data(recipe, OfRewards) if place[1].needs_rewards]
     if not places and not paid:
         return recipe
-    source = next((one for _, one in sources_of(recipe.source) if isinstance(one, Logged | Relabelled)), None)
+    known = (*sources_of(recipe.source), *sources_of(recipe.rollout))  # a rollout in a learned model reads data, too
+    source = next((one for _, one in known if isinstance(one, Logged | Relabelled)), None)
     if source is None:
         name, what = type((*places, *paid)[0][1]).__name__, "states" if places else "rewards"
         why = f"{name} needs the {what} of an offline dataset, and recipe '{recipe.name}' has none"

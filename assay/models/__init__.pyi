@@ -37,6 +37,7 @@ from assay.models.heads.bounded import (
 )
 from assay.models.heads.categorical import Categorical as Categorical
 from assay.models.heads.diffusion import Diffusion as Diffusion
+from assay.models.heads.dynamics import Dynamics as Dynamics
 from assay.models.heads.factored import Factored as Factored
 from assay.models.heads.flow import Flow as Flow
 from assay.models.heads.forward_backward import (

@@ -48,6 +48,7 @@ from assay.parts.credit.temporal import Gae as Gae, RewardToGo as RewardToGo, Wh
 from assay.parts.critics.conservative import (
     Calibrated as Calibrated, Conservative as Conservative, ConservativeChoices as ConservativeChoices,
 )
+from assay.parts.critics.dynamics import DynamicsLikelihood as DynamicsLikelihood
 from assay.parts.critics.measures import (
     MaximizeMeasure as MaximizeMeasure, MeasuredRows as MeasuredRows, MeasureLoss as MeasureLoss, OfPairs as OfPairs,
     Orthonormal as Orthonormal,
@@ -139,6 +140,7 @@ from assay.parts.rollouts.hints import (
     check_solutions as check_solutions, check_written as check_written, decisions_within as decisions_within,
     statement as statement, states as states,
 )
+from assay.parts.rollouts.imagined import Imagine as Imagine
 from assay.parts.rollouts.narrowed import Narrowed as Narrowed
 from assay.parts.rollouts.refined import (
     Best as Best, Chosen as Chosen, Every as Every, Feedback as Feedback, Refined as Refined,
@@ -162,8 +164,9 @@ from assay.parts.sources.fresh import (
     FreshDecisions as FreshDecisions, FreshSequences as FreshSequences, need_fresh as need_fresh,
 )
 from assay.parts.sources.hindsight import Hindsight as Hindsight
-from assay.parts.sources.logged import Log as Log, Logged as Logged, at as at
+from assay.parts.sources.logged import Contents as Contents, Log as Log, Logged as Logged, at as at
 from assay.parts.sources.prioritised import Prioritised as Prioritised
+from assay.parts.sources.recordings import Recording as Recording
 from assay.parts.sources.relabelled import (
     Goals as Goals, Mixed as Mixed, Places as Places, Play as Play, Relabelled as Relabelled,
 )

@@ -20,13 +20,16 @@ from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.bounded import Deterministic
+from assay.models.heads.dynamics import Dynamics
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic, Policy
 from assay.ops import random
 
 
 class Handed:
-    """A small model for each name that a part declares: an actor, critics of actions (q...), else critics of states."""
+    """A small model for each name that a part declares: an actor, critics of actions (q...), dynamics, else critics of
+    states.
+    """
 
     def __init__(self, names: Sequence[str], spec: Spec) -> None:
         self.known: dict[str, nn.Module] = {name: model_called(name, spec) for name in names}
@@ -60,6 +63,8 @@ def model_called(name: str, spec: Spec) -> nn.Module:
     model: ModelSpec = Critic(body, ActionValue()) if name.startswith("q") else Critic(body)
     if name.startswith("actor"):
         model = Policy(body, Deterministic())
+    if name.startswith("dynamics"):
+        model = Critic(body, Dynamics(2))
     with random.seeded(7):
         module = model.build(spec)
     with torch.no_grad():

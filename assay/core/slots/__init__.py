@@ -8,7 +8,7 @@ extra padding changes nothing; permuting sequences permutes the result.
 """
 
 from assay.core.slots.gathers import Curriculum, Explore, Framing, Rollout, Source, TaskChange, frame_of
-from assay.core.slots.model_abilities import Grown, Keeping, Layered, OfData, OfRewards, Packing
+from assay.core.slots.model_abilities import Grown, Imagined, Imagining, Keeping, Layered, OfData, OfRewards, Packing
 from assay.core.slots.models import (
     Actor,
     ActorHead,
@@ -131,6 +131,8 @@ __all__ = [
     "Grower",
     "Grown",
     "History",
+    "Imagined",
+    "Imagining",
     "Inferring",
     "JudgeReader",
     "Keeping",

@@ -6,12 +6,12 @@ Axes: B, T, N rows, F features, P outputs, D numbers of an action.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from assay.core.record import State
-from assay.core.spaces import Spec
+from assay.core.spaces import Context, Spec
 
 
 @runtime_checkable
@@ -101,3 +101,28 @@ class Packing(Protocol):
 
     def pack(self) -> bool:
         """Switches packing on; returns False if the model cannot pack."""
+
+
+class Imagined(NamedTuple):
+    """What a learned model says of decisions: the next observation [N, D], reward [N], costs [N, K] or None, ended [N].
+    """
+
+    observation: Tensor
+    reward: Tensor
+    cost: Tensor | None
+    ended: Tensor
+
+
+@runtime_checkable
+class Imagining(Protocol):
+    """A learned model of what follows a decision, in which episodes can be played.
+
+    Laws: rows are independent; equal random numbers give equal steps; without random numbers it is its mean.
+    """
+
+    @property
+    def num_step_draws(self) -> int:
+        """Number of uniform numbers that a step consumes."""
+
+    def imagined(self, context: Context, action: Tensor, uniform: Tensor | None) -> Imagined:
+        """Returns a sampled step of N rows for uniform numbers [N, num_step_draws]; its mean without."""

@@ -115,8 +115,9 @@ class Multiplier(Constraint):
     """Holds a cost at a limit: merges it into `advantage` with the multiplier so far, then updates the multiplier.
 
     J_C is the mean cost of the whole episodes that ended in this batch, unless the cost credit defines another level.
-    Place it after the credit; it reads cost channel `channel`. Degenerate: a batch without J_C, in which no episode
-    ended, leaves the multiplier as it is. Source: Ray et al. 2019. Assumes that some policy keeps the limit.
+    Place it after the credit; it reads cost channel `channel`, and reports `cost` and `multiplier`, of a channel after
+    the first with its number: `cost_1`. Degenerate: a batch without J_C, in which no episode ended, leaves the
+    multiplier as it is. Source: Ray et al. 2019. Assumes that some policy keeps the limit.
     """
 
     limit: float = 1.0
@@ -125,8 +126,16 @@ class Multiplier(Constraint):
     merge: Merge = Priced()
     channel: int = 0
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
-    watches: ClassVar[tuple[Metric, ...]] = (Metric("cost"), Metric("multiplier"))
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"rule": Pid()},)
+
+    @property
+    def watches(self) -> tuple[Metric, ...]:  # type: ignore[override]
+        """Metrics that are shown beside the curve."""
+        return Metric(self.named("cost")), Metric(self.named("multiplier"))
+
+    def named(self, metric: str) -> str:
+        """Returns the name of a metric of this channel."""
+        return f"{metric}_{self.channel}" if self.channel else metric
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
@@ -147,5 +156,5 @@ class Multiplier(Constraint):
         if level is not None:
             self.rule.move(level, self.limit, state)
         for name, value in {**seen, "multiplier": state["multiplier"]}.items():
-            scene.log(name, value)
+            scene.log(self.named(name), value)
         return experience.add({**columns, "advantage": advantage})

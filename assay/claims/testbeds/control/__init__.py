@@ -1,7 +1,7 @@
 """Control testbeds with known optima, by name."""
 
 from assay.claims.testbeds.control import coded_rule, cost_corridor, darkroom, detour, failing_sensors, forked, gamble
-from assay.claims.testbeds.control import logged_tree, random_mdp, reality_gap
+from assay.claims.testbeds.control import logged_tree, random_mdp, reality_gap, treatment
 
 LEVELS = {
     "random-mdp": random_mdp.random_mdp,
@@ -14,4 +14,5 @@ LEVELS = {
     "darkroom": darkroom.darkroom,
     "detour": detour.detour,
     "failing-sensors": failing_sensors.failing_sensors,
+    "treatment": treatment.treatment,
 }
