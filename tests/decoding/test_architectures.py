@@ -53,7 +53,7 @@ ARCHITECTURES |= {
         {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 5, "layer_types": MIXED},
     ),
     "mixtral": ("Mixtral", {**NORMED, "sliding_window": 5}),
-    "qwen3 moe": ("Qwen3Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
+    "qwen3 moe": ("Qwen3Moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                                "norm_topk_prob": False, "mlp_only_layers": [1]}),
     "gpt-oss": ("GptOss", {**NORMED, "layer_types": MIXED, "sliding_window": 5}),
 }  # fmt: skip
@@ -292,3 +292,18 @@ def test_layers_that_run_again_have_the_recorded_experts_and_a_reference_its_own
     torch.testing.assert_close(
         reference.score(moved, EVERYTHING).logp, reference.score(batch, EVERYTHING).logp, atol=1e-5, rtol=0
     )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_in_bfloat16_samples_are_as_near_to_scores_as_its_digits(name: str) -> None:
+    """With the experts that were chosen, without which a token may be anywhere."""
+    actor = copy.deepcopy(actor_of(name)).to(torch.bfloat16)
+    stack = stack_of(actor)
+    assert stack is not None
+    one = Sampler(stack, rows=8, pages=99, longest=40, page=4)
+    uniform, whose = torch.rand(8, NEW, generator=torch.Generator().manual_seed(1)), [row // 2 for row in range(8)]
+    found = one.sample(PROMPTS, [2] * 4, uniform, LIMIT, Way(-1))
+    batch = as_experience([PROMPTS[one] for one in whose], found, WORDS, np.array(whose), np.arange(8))
+    gap = (actor.score(batch, EVERYTHING).logp - batch.logp)[batch.mask].abs()
+    assert float(gap.mean()) < 0.05
