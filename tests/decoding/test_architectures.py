@@ -5,26 +5,30 @@ the network's own forward pass, in texts longer than any window.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from assay import recipes
 from assay.core.record import Experience, Need
-from assay.core.spaces import Vocabulary
+from assay.core.spaces import Spec, Vocabulary
+from assay.decoding import decode, fast
 from assay.decoding.fast import sampled
 from assay.decoding.layers import stack_of
 from assay.decoding.pages import Way
 from assay.decoding.scheduler import Sampler
+from assay.engine.loop import Loop
 from assay.engine.placement import Placement, arrange
 from assay.models.pretrained import description
 from assay.models.pretrained.causal import PretrainedActor
 from assay.rollouts import text
 from assay.rollouts.completions import as_experience
+from assay.runs import catalogue
 from tests.optional import Optional
 
 transformers = Optional("transformers")
@@ -307,3 +311,37 @@ def test_in_bfloat16_samples_are_as_near_to_scores_as_its_digits(name: str) -> N
     batch = as_experience([PROMPTS[one] for one in whose], found, WORDS, np.array(whose), np.arange(8))
     gap = (actor.score(batch, EVERYTHING).logp - batch.logp)[batch.mask].abs()
     assert float(gap.mean()) < 0.05
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A network with experts as an actor of a task."""
+
+    def build(self, spec: Spec) -> nn.Module:
+        """With the task's words."""
+        assert isinstance(spec.action, Vocabulary)
+        torch.manual_seed(0)
+        config = transformers.MixtralConfig(**{**SIZES, **NORMED, "vocab_size": spec.action.size})
+        return PretrainedActor(spec.action, transformers.AutoModelForCausalLM.from_config(config).eval())
+
+
+def test_a_run_records_experts_and_trains_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sampler_for(actor: Any, prompts: Any, repeats: Any, longest: int) -> Sampler:
+        stack = stack_of(actor)
+        assert stack is not None
+        return Sampler(stack, rows=8, pages=400, longest=longest + max(map(len, prompts)), page=4)
+
+    given: list[Tensor | None] = []
+    choices = PretrainedActor.choices
+
+    def watched(actor: Any, batch: Experience) -> Tensor | None:
+        given.append(choices(actor, batch))
+        return given[-1]
+
+    monkeypatch.setattr(fast, "sampler_for", sampler_for)
+    monkeypatch.setattr(decode, "is_on_gpu", lambda actor: True)
+    monkeypatch.setattr(PretrainedActor, "choices", watched)
+    loop = Loop(replace(recipes.grpo(), actor=Tiny()), catalogue.find_task("countdown"), seed=0, num_steps=2)
+    assert not loop.step().alarms
+    assert given
+    assert all(one is not None and bool((one > 0).any()) for one in given)
