@@ -15,6 +15,8 @@ from torch.nn import functional
 
 from assay.claims import About, Claims, Edit, Exact, Measured, probes, same_gradient
 from assay.claims.probes import trajectories
+from assay.core.slots import History
+from assay.datasets.recorded import with_statistics
 from assay.method import CONTINUOUS, CONTROL, Ask, Box, Preset, Recipe, Spec, recipes
 from assay.methods.pasta import FEW, offline, recipe
 from assay.methods.pasta.losses import MaskedToken, NextToken, tokens_of
@@ -143,7 +145,7 @@ def cloning(seen: probes.Seen) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- sensors that fail
 def failing_gap(body: OnTrajectories = BODY, spec: Spec = probes.BOX_SPEC) -> float:
     """Returns how far decisions of episodes of 1 to 6 steps, whole and with failed sensors, are from those by hand,
-    which leave the tokens of what failed out.
+    which leave the tokens of what failed out, and those that are further back than the window.
     """
     torch.manual_seed(1)
     trunk: Any = body.outputs(spec, Ask((2,))).double().trunk
@@ -153,11 +155,11 @@ def failing_gap(body: OnTrajectories = BODY, spec: Spec = probes.BOX_SPEC) -> fl
         seen = torch.randn(steps + 1, 3, generator=draw).double()
         seen[:, list(failed)] = torch.nan
         done = torch.rand(steps + 1, 2, generator=draw).double() * 0.2
-        kept, left = max(0, steps - 3), max(0, 3 - steps)
-        padded = [functional.pad(one[kept:steps], (0, 0, left, 0), value=value)
+        kept, far, left = max(0, steps - 3), max(0, steps - 5), max(0, 5 - steps)
+        padded = [functional.pad(one[far:steps], (0, 0, left, 0), value=value)
                   for one, value in ((seen, 7.0), (done, 0.1))]  # fmt: skip
         context = {"observation": seen[-1:], "time": torch.tensor([steps]), "past_observation": padded[0][None],
-                   "past_action": padded[1][None], "past": (torch.arange(3) >= left)[None]}  # fmt: skip
+                   "past_action": padded[1][None], "past": (torch.arange(5) >= left)[None]}  # fmt: skip
         last = seen[kept:]
         hand = ByHand(trunk, spec, last, torch.cat((done[kept:steps], 0 * done[:1])), torch.arange(kept, steps + 1))
         num = sum(hand.counts)
@@ -167,6 +169,20 @@ def failing_gap(body: OnTrajectories = BODY, spec: Spec = probes.BOX_SPEC) -> fl
         mean = hand.hidden(sees)[-num:][shown].mean(0) if shown else torch.zeros(8).double()
         gaps.append(float((trunk.represented(context)[0] - mean).detach().abs().max()))
     return probes.worst(*gaps)
+
+
+def planning_gap() -> float:
+    """Returns how far the history that is shown to bodies of four decisions and of one, and the moments that a plan
+    fills in, are from those of their length and of the log.
+    """
+    told, alone = (replace(BODY, length=length).reads_history for length in (4, 1))
+    planned: Any = with_statistics(small(body=replace(BODY, moments=())), pendulum(), seed=0).actor
+    seen = Log(3, noise=0.5).columns(pendulum())["context.observation"][:, 0].double()
+    wrong = (told != History(4, actions=True)) + (alone != History()) + (len(planned.body.moments) != 2)
+    if wrong:
+        return float(wrong)
+    mean, deviation = (torch.tensor(one, dtype=torch.float64) for one in planned.body.moments)
+    return float(torch.cat((mean - seen.mean(0), deviation - seen.std(0, correction=0))).abs().max())
 
 
 def share_of_parameters() -> float:
@@ -205,6 +221,8 @@ CLAIMS = Claims(
         Exact("acting, a number that a sensor does not give has no token: decisions are those without it",
               failing_gap, at_most=1e-5),
         Exact("where a vector is one token, what is missing is the mean", lambda: failing_gap(VECTORS), at_most=1e-5),
+        Exact("it is shown as many decisions as it reads, and knows the moments of its data", planning_gap,
+              at_most=1e-9),
         Exact("-1, -0.1, 0, 0.1, 0.5 and 1 are in the bins 0, 52, 127, 203, 240 and 255 of 256",
               lambda: float((bins_of(torch.tensor(NUMBERS), 256) - torch.tensor(BINS)).abs().sum()), equals=0.0,
               illustrates=True),
