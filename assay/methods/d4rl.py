@@ -44,4 +44,8 @@ METHOD = Method(
         "episode is cut (left out). `assay data alter FILE d4rl-rows` gives its reader's rows",
         "no AntMaze, Adroit, kitchen, Flow or CARLA; MuJoCo's data are made by `assay data make Hopper-v5 medium`",
     ),
+    pilots=(
+        "one seed (0) of one-goal-play after the claim's 500 steps: 4.7 against -2.9 of cloning, near that of "
+        "uniform actions; the claim was stated before and was not changed",
+    ),
 )
