@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import About, Claims, Edit, Exact, Measured, built, follows_schedule, probes, steps
+from assay.claims import About, Claims, Edit, Exact, Measured, built, follows_schedule, probes
+from assay.claims import same_report, steps
 from assay.claims.measures import SEEN, ByHand, backward, forward, waves
 from assay.claims.probes import GOAL_BOX, GOAL_CHOICE
 from assay.method import CONTINUOUS, AssayError, Recipe, forward_backward
@@ -50,20 +51,31 @@ def best(model: Any, seen: Tensor, z: Tensor, uniform: Tensor) -> Tensor:
     return torch.stack([action for action, _ in found])[place, torch.arange(len(rows))]
 
 
+def implied(hand: ByHand) -> Tensor:
+    """Returns the reward of each row that B implies; C is inverted, not solved with."""
+    back = backward(hand.model, hand.arrived)
+    own = back[hand.here]
+    moment = own.T @ own / len(own)
+    inverse = torch.linalg.inv(moment + (1e-4 * moment.trace() / 32 + 1e-6) * torch.eye(32).double())
+    return torch.einsum("bd,de,be->b", back, inverse, hand.z)
+
+
+def reported(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns the means of V and of the implied reward."""
+    hand = ByHand(seen, is_discrete=False)
+    value = hand.model.value(torch.cat((waves(hand.now, *SEEN), hand.z), -1)).squeeze(-1)
+    return {"task_value": value[hand.here].mean(), "implied_reward": implied(hand)[hand.here].mean()}
+
+
 def losses_by_hand(seen: probes.Seen, level: float = 0.99, weight: float = 1e-3) -> dict[str, Tensor]:
-    """Returns the losses of the three stages; C is inverted, not solved with."""
+    """Returns the losses of the three stages."""
     hand, data = ByHand(seen, is_discrete=False), seen.experience
     model, z, mean = hand.model, hand.z, steps.step_of(replace_context(seen)).mean
     now, after = (torch.cat((waves(one, *SEEN), z), -1) for one in (hand.now, hand.after))
     value, ahead = model.value(now).squeeze(-1), model.value(after).squeeze(-1).detach()
     worth = (forward(model, hand.now, z, hand.action) * z).sum(-1)
     gap = worth.amin(0).detach() - value
-    back = backward(model, hand.arrived)
-    own = back[hand.here]
-    moment = own.T @ own / len(own)
-    inverse = torch.linalg.inv(moment + (1e-4 * moment.trace() / 32 + 1e-6) * torch.eye(32).double())
-    reward = torch.einsum("bd,de,be->b", back, inverse, z)
-    goal = reward + 0.9 * (1.0 - data.terminal[:, 0].double()) * ahead
+    goal = implied(hand) + 0.9 * (1.0 - data.terminal[:, 0].double()) * ahead
     tied = weight * ((worth[0] - goal).square() + (worth[1] - goal).square()) / 2
     uniform = seen.uniform(1, 3, tag=6)[:, 0]
     k = 5 - (5 * uniform[:, 0]).long()
@@ -150,6 +162,7 @@ CLAIMS = Claims(
         Exact("its gradients are those of the formulas", lambda: gradient_gap(recipe()), at_most=1e-5),
         Exact("they are where the implied reward counts as much as the measure and some weights are at their limit",
               lambda: gradient_gap(recipe(weight=1.0), 1.0, 60.0), at_most=1e-5),
+        same_report(recipe, reported, lambda: probes.goal_transitions(GOAL_BOX), GOAL_BOX),
         Exact("it acts by the best of 32 candidates, for z = B(goal) or a given z", choice_gap, at_most=1e-6),
         Exact("where B is a basis of the states the implied reward is the one whose z it is", lambda: table_gap(3),
               at_most=0.05),

@@ -191,8 +191,7 @@ class CloneBetter(OverTransitions, Objective):
             weight = exponential_weight(gain, self.inverse_temperature, 100.0) * rows.weight
         uniform = view.uniform(shape, tag=6).flatten(0, 1)
         misfit = model.misfit(rows.now, rows.z, rows.action, uniform)
-        metrics = {"gain": ((gain * rows.weight).sum(), batch.now.num_decisions)}
-        return Loss((weight * misfit).sum(), self.count(batch), metrics)
+        return Loss((weight * misfit).sum(), self.count(batch))
 
 
 def recipe(
