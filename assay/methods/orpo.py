@@ -62,4 +62,8 @@ METHOD = Method(
         "pairs are sampled from the current policy at every step unless a file of pairs is the task",
         "the likelihood is a mean over each chosen completion, as in the paper; TRL takes it over the batch's tokens",
     ),
+    results=(
+        "undecided after 20 seeds: +0.006 of a mean pass rate of 0.68, more on 15 of them; an effect above 0.016 is "
+        "excluded on this testbed",
+    ),
 )
