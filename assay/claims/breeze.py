@@ -56,15 +56,18 @@ def implied(hand: ByHand) -> Tensor:
     back = backward(hand.model, hand.arrived)
     own = back[hand.here]
     moment = own.T @ own / len(own)
-    inverse = torch.linalg.inv(moment + (1e-4 * moment.trace() / 32 + 1e-6) * torch.eye(32).double())
+    inverse = torch.linalg.inv(moment + 1e-4 * torch.eye(32).double())
     return torch.einsum("bd,de,be->b", back, inverse, hand.z)
 
 
 def reported(seen: probes.Seen) -> dict[str, Tensor]:
-    """Returns the means of V and of the implied reward."""
+    """Returns the means of V, of the implied reward, and of the measure of other rows' next states."""
     hand = ByHand(seen, is_discrete=False)
+    found = forward(hand.model, hand.now, hand.z, hand.action)[:, hand.here].mean(0)
+    measure = found @ backward(hand.model, hand.arrived)[hand.here].T
+    mass = (measure.sum() - measure.trace()) / (len(measure) - 1) / len(measure)
     value = hand.model.value(torch.cat((waves(hand.now, *SEEN), hand.z), -1)).squeeze(-1)
-    return {"task_value": value[hand.here].mean(), "implied_reward": implied(hand)[hand.here].mean()}
+    return {"task_value": value[hand.here].mean(), "implied_reward": implied(hand)[hand.here].mean(), "mass": mass}
 
 
 def losses_by_hand(seen: probes.Seen, level: float = 0.99, weight: float = 1e-3) -> dict[str, Tensor]:

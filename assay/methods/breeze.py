@@ -24,8 +24,7 @@ from assay.models import Diffusion, ForwardBackward, ForwardBackwardActor, Polic
 from assay.parts import MeasuredRows, OfPairs, OverTransitions, Play, exponential_weight, hashed_uniform
 
 RIDGE = 1e-4
-"""Added to C, in units of the mean of its diagonal: the rank of a batch's B may be less than D."""
-LEAST = 1e-6
+"""Added to the diagonal of C, whose mean is 1 as |B|^2 is D: the rank of a batch's B may be less than D."""
 
 
 class InSample(ForwardBackward):
@@ -166,8 +165,7 @@ def implied_reward(back_RD: Tensor, z_RD: Tensor, weight_R: Tensor) -> Tensor:
     """Returns B . C^-1 z of each row, [R], with gradient into B; C is inverted in float64."""
     back, z = back_RD.double(), z_RD.double()
     moment = (back * weight_R.unsqueeze(1)).T @ back / weight_R.sum().clamp(min=1.0)
-    ridge = RIDGE * moment.diagonal().mean() + LEAST
-    found = (back * torch.linalg.solve(moment + ridge * torch.eye(len(moment)).to(moment), z.T).T).sum(-1)
+    found = (back * torch.linalg.solve(moment + RIDGE * torch.eye(len(moment)).to(moment), z.T).T).sum(-1)
     return found.to(back_RD.dtype)
 
 
