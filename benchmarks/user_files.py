@@ -43,9 +43,14 @@ from assay.runs.folder import read_metrics
 RESULTS = Path(__file__).with_name("user_files.json")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "user_files.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
-STEPS, PHASE_STEPS, SECONDS = 5, 2, 600.0
-"""Steps of a run, of each of its phases, and seconds after which a process is ended."""
-IMPORTED = ["assay.runs.run", "transformers.models.llama.modeling_llama", "gymnasium.envs.mujoco.hopper_v5"]
+STEPS, PHASE_STEPS, PROMPTS, SECONDS = 5, 2, 8, 600.0
+"""Steps of a run, of each of its phases, prompts of a step, and seconds after which a process is ended."""
+IMPORTED = [
+    "assay.runs.run",
+    "matplotlib.figure",
+    "transformers.models.llama.modeling_llama",
+    "gymnasium.envs.mujoco.hopper_v5",
+]
 """What is imported before a process is forked."""
 REWARD_KINDS, CONTROL_KINDS = ("zero_one", "signed", "graded"), ("Hopper", "falls")
 TRAINS, IDLE, UNREAD, REFUSED, BROKE = "trains", "idle", "unread", "refused", "broke"
@@ -163,12 +168,19 @@ def command_of(method: str, kind: str, files: Path, out: Path) -> list[str]:
     # What a pretrained model can do already is not taught with --model.
     phases = [phase for phase in recipe.before if kind in CONTROL_KINDS or not phase.from_scratch]
     short = [f"--set=before.{phase.name}.steps={PHASE_STEPS}" for phase in phases]
-    long = [path for path, value in settings(replace(recipe, before=())).items() if path[-1] == "warmup" and value > 1]
-    short += [f"--set={'.'.join(path)}={STEPS}" for path in long]
+    own = settings(replace(recipe, before=()))
+    short += [f"--set={'.'.join(path)}={STEPS}" for path, value in own.items() if path[-1] == "warmup" and value > 1]
+    if kind in REWARD_KINDS:
+        short += [
+            f"--set={'.'.join(path)}={PROMPTS}"
+            for path, value in own.items()
+            if path[-1] == "num_starts" and value > PROMPTS
+        ]
     words = ["train", method, "--steps", str(STEPS), "--evaluations", "0", *short]
     if kind in REWARD_KINDS:
         words += ["--task", str(files / "rows.jsonl"), "--model", str(files / "chat"), "--max-tokens", "12"]
-        words += ["--reward", f"{files / 'rewards.py'}:{kind}", "--eval-prompts", "6", "--device", "cpu"]
+        words += ["--reward", f"{files / 'rewards.py'}:{kind}", "--in-process", "--eval-prompts", "6"]
+        words += ["--device", "cpu"]
     else:
         words += ["--task", "Hopper-v5", "--preset", "classic", "--eval-episodes", "2"]
         words += ["--data", str(files / "falls.npz")] * (kind == "falls")

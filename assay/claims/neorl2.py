@@ -40,7 +40,7 @@ def cells_gap() -> float:
 
 
 def counts_wrong() -> float:
-    """Returns how many of the published counts of tasks on which the data are beaten are others here; a tie is none."""
+    """Returns how many of the published counts of tasks on which the data are beaten are others here; not of ties."""
     found = published("neorl2")
     ours = {name: [beats(found["scores"], name, by) for by in (0, 3, 5, 10)] for name in found["beats"]}
     return float(sum(ours[name] != row for name, row in found["beats"].items()) + beats({"tie": TIE}, "same", 5.0))

@@ -60,7 +60,7 @@ class Interference(Prepare):
         if "logp" in state:
             log_changes(scene, now, state, [one not in state["batch"] for one in task.prompts(starts, 0)])
         drawn = task.texts(experience.rows(experience.mask.any(1)), scene.split)
-        batch = sorted({row["prompt"] for row in drawn})
+        batch = sorted({str(row["prompt"]) for row in drawn})  # a prompt in a chat template is no plain text to store
         state.update(first=state.get("first", now.tolist()), logp=now.tolist(), batch=batch)
         return experience
 
