@@ -548,6 +548,14 @@ REFUSED = {
         folder, "config.json", intermediate_size=56
     ),
     "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
+    "config.json is not a JSON object": lambda folder: (folder / "config.json").write_text("[]"),
+    "tokenizer_config.json is not a JSON object": lambda folder: (folder / "tokenizer_config.json").write_text("[1]"),
+    "config.json: 'architectures' is -1": lambda folder: changed(folder, "config.json", architectures=-1),
+    "'architectures' holds 3": lambda folder: changed(folder, "config.json", architectures=[3]),
+    "config.json: 'model_type' is .*llama": lambda folder: changed(folder, "config.json", model_type=["llama"]),
+    "'base_model_name_or_path' is 3": lambda folder: (folder / "adapter_config.json").write_text(
+        '{"peft_type": "LORA", "base_model_name_or_path": 3}'
+    ),
     "auto_map": lambda folder: changed(folder, "config.json", auto_map={"AutoModelForCausalLM": "other/repo--own.Own"}),
     "auto_map.*built into": lambda folder: changed(
         folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}

@@ -5,13 +5,13 @@ networks and the sampler.
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
+from assay.models.pretrained.settings_files import settings_in
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # before every name in a file of peft
@@ -50,11 +50,8 @@ def adapter_settings(folder: Path) -> dict[str, Any]:
     file = folder / CONFIG
     if not file.is_file():
         return {}
-    try:
-        settings = json.loads(file.read_text())
-        kind, base = settings.get("peft_type"), settings.get("base_model_name_or_path")
-    except (ValueError, AttributeError) as error:
-        raise AssayError(f"{file} cannot be read: {error}") from None
+    settings = settings_in(file, {"base_model_name_or_path": str, "revision": str, "bias": str})
+    kind, base = settings.get("peft_type"), settings.get("base_model_name_or_path")
     odd = [name for name in UNWANTED if settings.get(name)]
     odd += ["bias"] if settings.get("bias", "none") != "none" else []
     if kind != "LORA" or odd:
@@ -64,7 +61,7 @@ def adapter_settings(folder: Path) -> dict[str, Any]:
         raise AssayError(f"'{folder}' does not name its base model. Set base_model_name_or_path in {CONFIG}")
     if not (folder / WEIGHTS).is_file():
         raise AssayError(f"'{folder}' has no {WEIGHTS}, and pickles are not read. Save it with save_pretrained")
-    return dict(settings)
+    return settings
 
 
 def attach_saved(network: Any, folder: Path) -> Any:

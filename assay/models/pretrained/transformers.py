@@ -31,6 +31,7 @@ from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, as
 from assay.models.pretrained.chat import pieces_of, reply_of, texts_around, with_text_arguments
 from assay.models.pretrained.chat_texts import Answered, Framed
 from assay.models.pretrained.hub import downloaded
+from assay.models.pretrained.settings_files import settings_in, texts_of
 from assay.models.pretrained.spelling import plain_ids
 from assay.models.pretrained.tool_turns import ToolTurns, tool_turns
 from assay.models.pretrained.weight_index import foreign_shard, misfits, too_large
@@ -128,11 +129,12 @@ def folder_of(model: Pretrained) -> Path:
 
 def check_folder(folder: Path, name: str) -> None:
     """Raises AssayError if the files are not those of a causal language model that can be trained here."""
-    with asking(f"'{name}' has a configuration that cannot be read") as library:
-        files = [folder / "config.json", folder / "tokenizer_config.json"]
-        config, other = (json.loads(file.read_text()) if file.is_file() else {} for file in files)
+    with asking(f"'{name}' cannot be looked up") as library:
         known = library.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    kind, classes = config.get("model_type"), config.get("architectures") or []
+    file = folder / "config.json"
+    config = settings_in(file, {"model_type": str, "architectures": list})
+    other = settings_in(folder / "tokenizer_config.json", {})
+    kind, classes = config.get("model_type"), texts_of(config, "architectures", file)
     is_causal = kind in known and not config.get("is_encoder_decoder")
     is_causal &= not classes or any(one.endswith(("ForCausalLM", "LMHeadModel")) for one in classes)
     is_adapter = (folder / "adapter_config.json").is_file()
