@@ -23,10 +23,12 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.exits import ended_after, give_up_if_stopped, kept_alive
-from assay.core.faults import at_place
+from assay.core.faults import at_place, error_name
 
 PLURALS = {"prompts": "prompt", "completions": "completion", "answers": "answer"}
 """Names of arguments that list an entry of the rows under another name."""
+LARGEST = 3.4028234663852886e38
+"""The largest number of 32 bits: rewards are tensors of such numbers."""
 TICK = 0.1
 """Seconds between looks at stop signals while a call is waited for."""
 FIRST = {*PLURALS, *PLURALS.values()}
@@ -180,7 +182,7 @@ def rewards_of(
         raise OwnCodeError(str(error)) from None
     except Exception as error:
         where = failing_row(function, rows, name, limit, calling) if len(rows) > 1 else " on row 0"
-        raise OwnCodeError(f"{name} raised {type(error).__name__}: {error}{at_place(error)}{where}") from error
+        raise OwnCodeError(f"{name} raised {error_name(error)}{at_place(error)}{where}") from error
     return numbers_of(values, len(rows), name)
 
 
@@ -212,7 +214,10 @@ def numbers_of(values: Any, num_rows: int, name: str) -> list[float | None]:
         raise OwnCodeError(f"{name} returned {count} values for {num_rows} rows. It must return one for each row")
     found: list[float | None] = []
     for row, value in enumerate(values):
-        number = value.item() if isinstance(value, arrays) and math.prod(value.shape) == 1 else value
+        try:
+            number = value.item() if isinstance(value, arrays) and math.prod(value.shape) == 1 else value
+        except RuntimeError as error:  # a tensor without values
+            raise OwnCodeError(f"{name} returned for row {row} a tensor that has no number: {error}") from None
         found.append(finite_number(number, value, row, name))
     return found
 
@@ -230,6 +235,9 @@ def finite_number(number: Any, value: Any, row: int, name: str) -> float | None:
     """Returns one number as a float, None as it is; OwnCodeError for anything else."""
     if number is None:
         return None
-    if not isinstance(number, int | float) or not math.isfinite(number):
-        raise OwnCodeError(f"{name} returned {value!r} for row {row}. It must be a finite number, or None")
+    if not isinstance(number, int | float) or not -LARGEST <= number <= LARGEST:
+        shown = f"an int of {value.bit_length()} bits" if type(value) is int else repr(value)
+        is_large = isinstance(number, int | float) and (type(number) is int or math.isfinite(number))
+        limit = f" of at most {LARGEST:.2g}" if is_large else ""
+        raise OwnCodeError(f"{name} returned {shown} for row {row}. It must be a finite number{limit}, or None")
     return float(number)

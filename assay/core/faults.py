@@ -117,7 +117,10 @@ def sentence(error: BaseException, *, notes: bool = True) -> str:
 
 def error_name(error: BaseException) -> str:
     """Returns type and text of an exception in one line."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception as another:  # its own __str__ is at fault
+        text = f"its text raises {type(another).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -80,8 +80,8 @@ FUNCTIONS = {
 
 def recorded_name(function: Any) -> str:
     """Returns the name under which run folders and verdicts record a function; of a callable object, its class's."""
-    inner = FUNCTIONS.get(function.__module__)
-    module = function.__module__ if inner is None else f"{function.__module__}.{inner}"
+    module = getattr(function, "__module__", None) or type(function).__module__
+    module = f"{module}.{FUNCTIONS[module]}" if module in FUNCTIONS else module
     return f"{module}.{getattr(function, '__qualname__', None) or type(function).__qualname__}"
 
 

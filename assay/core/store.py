@@ -253,9 +253,11 @@ def _read_manifest(path: Path) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces a file atomically: a reader, or a run killed at any moment, sees the old text or the new one."""
+    """Replaces a file atomically: a reader, or a run killed at any moment, sees the old text or the new one. Half a
+    surrogate pair is written as an escape.
+    """
     with _temporary(Path(path), re.escape(os.path.basename(path))) as temp:
-        _write_file(temp, [text.encode()])
+        _write_file(temp, [text.encode(errors="backslashreplace")])
         os.rename(temp, path)
         _sync_folder(temp.parent)
 

@@ -278,4 +278,7 @@ def checked_path(value: Any, name: str) -> Path:
     """Returns the path that an argument names; AssayError for anything else."""
     if not isinstance(value, str | os.PathLike):
         raise AssayError(f"{name} is {value!r:.60}. Use a path, as text or a Path.")
-    return Path(value)
+    path = Path(value)
+    if "\0" in str(path) or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+        raise AssayError(f"{name} is {str(path)!r:.60}, which can be no path. Use a shorter name of plain characters.")
+    return path

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -16,6 +17,7 @@ from assay.core.recipe import Recipe
 from assay.core.settings import numbered
 from assay.engine.placement import Placement
 from assay.runs import ablation, comparison, hardware, search
+from assay.runs.argument_kinds import fits, kinds_checked
 from assay.runs.arms import Arm, Setup, parsed_arms, plain_name
 from assay.runs.catalogue import matching
 from assay.runs.given import MethodLike, given_data, given_method, is_of_this_process, named_task
@@ -35,6 +37,7 @@ Ranges = Mapping[str, str | tuple[float, float] | list[Any] | Uniform | Whole | 
 `assay.statistics.tuning`."""
 
 
+@kinds_checked
 def compare(
     methods: Methods,
     task: Any,
@@ -77,6 +80,7 @@ def compare(
     return comparison.run(setup)
 
 
+@kinds_checked
 def ablate(
     first: MethodLike,
     second: MethodLike,
@@ -112,6 +116,7 @@ def ablate(
     return ablation.Ablation(planned, comparison.run(planned.setup))
 
 
+@kinds_checked
 def tune(
     method: MethodLike,
     task: Any,
@@ -178,10 +183,13 @@ def arms_of(methods: Methods) -> tuple[Arm, ...]:
     """Returns the arms of methods by word, of recipes and of objects, or of any of them by name."""
     if isinstance(methods, str):
         raise AssayError(f"methods is '{methods}'. Give a list: [\"{methods}\", ...].")
-    if isinstance(methods, Mapping):
-        return tuple(replace(arm_of(one), name=name) for name, one in methods.items())
-    if not isinstance(methods, Iterable):
+    if not isinstance(methods, Iterable) or (isinstance(methods, Sequence | Mapping) and not methods):
         raise AssayError(f"methods is {methods!r:.60}. Give a list of methods.")
+    if isinstance(methods, Mapping):
+        for name in methods:
+            if not isinstance(name, str) or not name.strip():
+                raise AssayError(f"methods has the name {name!r:.60}. Give names of methods as texts.")
+        return tuple(replace(arm_of(one), name=name) for name, one in methods.items())
     arms = [arm_of(one) for one in methods]
     names = numbered([arm.name for arm in arms])
     return tuple(replace(arm, name=name) for arm, name in zip(arms, names, strict=True))
@@ -202,13 +210,19 @@ def space_of(ranges: Ranges) -> Space:
         raise AssayError(f'{what}. Give a dict from settings to ranges, such as {{"learning_rate": "1e-5:1e-2:log"}}.')
     found: dict[str, Uniform | Whole | Choice] = {}
     for path, one in ranges.items():
+        if not isinstance(path, str):
+            raise AssayError(f"search_space has the setting {path!r:.60}. Name settings by texts.")
         if isinstance(one, str):
             found[path] = search.parsed_range(f"{path}={one}", one)
         elif isinstance(one, tuple):
-            if len(one) != 2:
+            if len(one) != 2 or not all(fits(end, float) and isfinite(end) for end in one):
                 raise AssayError(f"'{path}' has the range {one}. Give (low, high), or a list of values.")
             whole = all(isinstance(end, int) for end in one)
             found[path] = Whole(int(one[0]), int(one[1])) if whole else Uniform(float(one[0]), float(one[1]))
+        elif isinstance(one, list):
+            found[path] = Choice(tuple(one))
+        elif isinstance(one, Uniform | Whole | Choice):
+            found[path] = one
         else:
-            found[path] = Choice(tuple(one)) if isinstance(one, list) else one
+            raise AssayError(f"'{path}' has the range {one!r:.60}. Give \"low:high\", (low, high) or a list of values.")
     return Space(found)

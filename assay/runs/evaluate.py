@@ -17,6 +17,7 @@ from assay.decoding.sampling_parameters import Decodes, Narrowing
 from assay.engine.placement import history_of, task_on
 from assay.runs import catalogue, zero_shot
 from assay.runs.agents import run_folder
+from assay.runs.argument_kinds import kinds_checked
 from assay.runs.checks import check_placement, checked_path
 from assay.runs.given import given_task
 from assay.runs.given_model import given_model
@@ -183,6 +184,7 @@ class Subject:
     step: int
 
 
+@kinds_checked
 def evaluate(
     run: Run | str | Path,
     task: Any = None,

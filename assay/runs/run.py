@@ -30,6 +30,7 @@ from assay.engine.machine import repeatable, tuned
 from assay.engine.placement import Placement
 from assay.runs import hardware
 from assay.runs.agents import run_folder
+from assay.runs.argument_kinds import kinds_checked
 from assay.runs.checks import check_shards, checked_path, checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.distributed.checks import check_gathering
@@ -94,6 +95,9 @@ def execute(
     for one in callbacks:
         if not callable(one):
             raise AssayError(f"callback {one!r:.60} cannot be called. Give a function of step, metrics and policy.")
+    for sink in sinks:
+        if not all(callable(getattr(sink, name, None)) for name in ("write", "close")):
+            raise AssayError(f"sink {sink!r:.60} has no write and close. Give one of assay.runs.sinks.")
     listeners = Listeners(tuple(callbacks), tuple(sinks))
     try:
         with kept_traceback(folder), repeatable(plan.placement.deterministic), Team(plan.placement.ranks) as team:
@@ -180,6 +184,7 @@ def check_folder(folder: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
+@kinds_checked
 def train(
     method: MethodLike,
     task: Any = None,
@@ -233,6 +238,7 @@ def train(
     return execute(plan, folder, mode=mode, callbacks=callbacks, sinks=sinks)
 
 
+@kinds_checked
 def resume(
     folder: str | Path,
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pytest
+import torch
 
 import assay
+from assay.core.calls import rewards_of
 from assay.core.errors import AssayError
 from assay.engine.placement import Placement
 from assay.runs.given_rows import address_of_rows, name_of_rows
@@ -65,6 +68,85 @@ def test_a_wrong_keyword_is_refused_in_a_sentence(keywords: dict[str, Any], matc
 def test_an_argument_of_train_alone_is_suggested_by_train() -> None:
     with pytest.raises(AssayError, match="Did you mean callbacks="):
         assay.train("ppo", "cartpole", callback=print)  # type: ignore[call-arg]
+
+
+class Tells:
+    """Raises an error that cannot be told: its own text raises."""
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def __call__(self, completions: list[str]) -> list[float]:
+        raise self.Odd
+
+
+TRAIN: list[tuple[dict[str, Any], str]] = [
+    ({"warmup": "x"}, "warmup is 'x'. Use a whole number or None"),
+    ({"warmup": 1.5}, "warmup is 1.5"),
+    ({"warmup": True}, "warmup is True"),
+    ({"evaluations": math.nan}, "evaluations is nan"),
+    ({"seed": None}, "seed is None. Use a whole number"),
+    ({"steps": "3"}, "steps is '3'"),
+    ({"preset": 3}, "preset is 3. Use a text or None"),
+    ({"settings": [1]}, r"settings is \[1\]. Use a dict or None"),
+    ({"placement": "cpu"}, "placement is 'cpu'. Use a Placement or None"),
+    ({"options": {}}, r"options is {}. Use a RunOptions"),
+    ({"mode": "silent"}, "mode is 'silent'. Use a Mode or None"),
+    ({"callbacks": 3}, "callbacks is 3. Use a list"),
+    ({"callbacks": [3]}, "callback 3 cannot be called"),
+    ({"sinks": "tensorboard"}, "sinks is 'tensorboard'. Use a list"),
+    ({"sinks": [3]}, "sink 3 has no write and close"),
+    ({"out": 3}, "out is 3"),
+    ({"out": "a\0b"}, "can be no path"),
+    ({"out": "a" * 5000}, "can be no path"),
+]
+
+
+@pytest.mark.parametrize(("given", "match"), TRAIN, ids=str)
+def test_an_argument_of_another_kind_is_refused_in_a_sentence(
+    given: dict[str, Any], match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssayError, match=match):
+        assay.train("reinforce", "bandit", **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_of_comparisons_and_scores_are_held_against_their_kinds() -> None:
+    cases: list[tuple[Any, str]] = [
+        (lambda: assay.compare([], "bandit"), r"methods is \[\]. Give a list of methods"),
+        (lambda: assay.compare({3: "ppo"}, "bandit"), "methods has the name 3"),  # type: ignore[dict-item]
+        (lambda: assay.compare(["ppo"], "bandit", budget="x"), "budget is 'x'. Use a number or None"),  # type: ignore[arg-type]
+        (lambda: assay.ablate("ppo", "a2c", "cartpole", jobs=1.5), "jobs is 1.5"),  # type: ignore[arg-type]
+        (lambda: assay.tune("reinforce", "bandit", {"lr": 3}), "'lr' has the range 3"),  # type: ignore[dict-item]
+        (lambda: assay.tune("reinforce", "bandit", {"lr": (1, "x")}), "'lr' has the range"),  # type: ignore[dict-item]
+        (lambda: assay.tune("reinforce", "bandit", {3: (1, 2)}), "the setting 3"),  # type: ignore[dict-item]
+        (lambda: assay.evaluate("run", passk=3.5), "passk is 3.5. Use a text or a whole number or a list"),  # type: ignore[arg-type]
+        (lambda: assay.resume("run", more_steps="x"), "more_steps is 'x'"),  # type: ignore[arg-type]
+    ]
+    for call, match in cases:
+        with pytest.raises(AssayError, match=match):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (10**400, "returned an int of 1329 bits for row 0. It must be a finite number of at most 3.4e"),
+        (1e300, "returned 1e"),
+        (torch.ones((), device="meta"), "a tensor that has no number"),
+    ],
+    ids=["int", "float", "meta"],
+)
+def test_a_reward_that_no_tensor_holds_is_refused(value: Any, match: str) -> None:
+    with pytest.raises(AssayError, match=match):
+        rewards_of(lambda completions: [value for _ in completions], [{"completion": "a"}], "it", 9.0)
+
+
+def test_an_error_without_a_text_is_told_by_its_type() -> None:
+    with pytest.raises(AssayError, match="it raised Odd: its text raises ValueError"):
+        rewards_of(Tells(), [{"completion": "a"}], "it", 9.0)
 
 
 def test_rows_of_a_named_dataset_have_its_name() -> None:
