@@ -11,7 +11,7 @@ from assay.core.errors import AssayError
 
 
 def settings_in(file: Path, kinds: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
-    """Returns the settings in a file, {} if there is none; AssayError if it is no JSON object, or if an entry of
+    """Returns the settings in a file, {} without the file; AssayError if it is no JSON object, or if an entry of
     `kinds` has another type. An entry that is null is left out.
     """
     if not file.is_file():
@@ -30,7 +30,7 @@ def settings_in(file: Path, kinds: Mapping[str, type | tuple[type, ...]]) -> dic
 
 
 def texts_of(settings: Mapping[str, Any], name: str, file: Path) -> list[str]:
-    """Returns a list of texts among settings, [] if it is missing; AssayError if one is none."""
+    """Returns a list of texts among settings, [] if it is missing; AssayError if one is no text."""
     found: list[str] = settings.get(name, [])
     if wrong := next((one for one in found if not isinstance(one, str)), None):
         raise AssayError(f"{file}: {name!r} holds {wrong!r:.60}, which is no text. Restore it")
