@@ -22,7 +22,7 @@ UNIONS = (Union, types.UnionType)
 
 
 def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Returns the function, which raises AssayError for an argument of another kind than its annotation has: numbers,
+    """Returns the function, which raises AssayError for a keyword of another kind than its annotation has: numbers,
     texts, truth values, sequences, mappings and classes. What else an annotation may say is left to the function, and
     so are arguments that are missing or unknown, which are errors of Python.
     """
@@ -46,8 +46,9 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
 
 @functools.cache
 def kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the annotations of a function's named parameters."""
-    named = {name for name, one in inspect.signature(function).parameters.items() if one.kind is not one.VAR_KEYWORD}
+    """Returns the annotations of a function's parameters by keyword alone; the others have sentences of their own."""
+    parameters = inspect.signature(function).parameters.items()
+    named = {name for name, one in parameters if one.kind is one.KEYWORD_ONLY}
     return {name: kind for name, kind in get_type_hints(function).items() if name in named}
 
 
