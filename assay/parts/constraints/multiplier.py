@@ -129,7 +129,7 @@ class Multiplier(Constraint):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"rule": Pid()},)
 
     @property
-    def watches(self) -> tuple[Metric, ...]:  # type: ignore[override]
+    def watches(self) -> tuple[Metric, ...]:
         """Metrics that are shown beside the curve."""
         return Metric(self.named("cost")), Metric(self.named("multiplier"))
 
