@@ -54,6 +54,26 @@ def test_import_is_quick_and_loads_no_optional_package() -> None:
     assert min(seconds for seconds, _ in tries) <= IMPORT_SECONDS
 
 
+@pytest.mark.parametrize(
+    ("name", "key"), [("PPO", "ppo"), ("GRPOTrainer", "grpo"), ("SACConfig", "sac"), ("dqn", "dqn")]
+)
+def test_a_class_of_another_library_leads_to_the_method_of_its_name(name: str, key: str) -> None:
+    import assay
+
+    with pytest.raises(
+        AttributeError, match=rf"'{name}'\. Methods are given by name: assay\.train\('{key}', TASK\)\.$"
+    ):
+        getattr(assay, name)
+
+
+@pytest.mark.parametrize("name", ["Nothing", "Trainer"])
+def test_another_name_is_a_plain_error(name: str) -> None:
+    import assay
+
+    with pytest.raises(AttributeError, match=f"^module 'assay' has no attribute '{name}'$"):
+        getattr(assay, name)
+
+
 def test_every_public_name_is_found_where_it_is_said_to_live() -> None:
     import assay
 

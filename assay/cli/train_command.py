@@ -19,7 +19,7 @@ from assay.runs import catalogue
 from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
 from assay.runs.distributed.ranks import followed
-from assay.runs.given import default_task
+from assay.runs.given import DEFAULT_METHOD, DEMONSTRATION, default_task
 from assay.runs.jobs import Failure, run_jobs
 from assay.runs.options import RunOptions
 from assay.runs.plan import Plan, make_plan, plan_of
@@ -29,11 +29,8 @@ from assay.runs.resolved import anchored
 from assay.runs.run import Run, execute
 from assay.runs.run import resume as resume_run
 
-DEFAULT_METHOD = "grpo"
 UNCERTIFIED = 4
 """Exit code of a training run whose certificate does not hold."""
-DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
-"""Settings of `assay train` without a method: minutes on two cores."""
 
 
 def train(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).parents[1])
+COMMANDS = str(Path(PACKAGE) / "cli")
 
 
 class AssayError(Exception):
@@ -21,9 +22,12 @@ class TooLong(AssayError):
     """A text that has more tokens than its task allows."""
 
 
-def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warns of something at the line outside of the package that led to it; a notebook shows that line."""
-    frame, level = sys._getframe(1), 2
+def warn(text: str, category: type[Warning] = UserWarning, *, python: str = "") -> None:
+    """Warns of something at the line outside of the package that led to it; a notebook shows that line. `python`, if
+    given, is the text where Python called and not the command line: a keyword has another name than an option.
+    """
+    frame, level, is_command = sys._getframe(1), 2, False
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        is_command = is_command or frame.f_code.co_filename.startswith(COMMANDS)
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, level)
+    warnings.warn(text if is_command else python or text, category, level)

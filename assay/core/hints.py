@@ -133,6 +133,9 @@ OTHERWISE = {
     "Several seeds are trained by assay train METHOD --seeds N, in Python by assay.compare([METHOD], TASK, seeds=N).": (
         "seeds", "num_seeds", "n_seeds",
     ),
+    "What a run prints is chosen by --json, in Python by mode=assay.runs.progress.Mode.SILENT.": (
+        "verbose", "quiet", "silent", "progress_bar", "disable_tqdm",
+    ),
     "A trained policy is filmed by: assay evaluate RUN --video 1.": ("capture_video", "render", "render_mode"),
 }  # fmt: skip
 """Words of other libraries for what is no option here, each with the sentence that says what it is."""

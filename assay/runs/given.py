@@ -28,6 +28,10 @@ from assay.runs.user_code.objects import address_of_object, remembered
 MethodLike = str | Recipe | Method | Callable[..., Recipe]
 """A method by name or file, a recipe, a METHOD, or a function that makes a recipe of a preset."""
 
+DEFAULT_METHOD = "grpo"
+DEMONSTRATION: Mapping[str, Any] = {"task": "sorting-5", "steps": 200, "warmup": 60}
+"""What is trained without a method: minutes on two cores."""
+
 
 def given_method(method: MethodLike) -> str | Recipe:
     """Returns a method as a word or a recipe; AssayError for anything else."""

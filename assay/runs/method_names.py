@@ -48,3 +48,13 @@ def known_method(name: str) -> tuple[str, str]:
         meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
         raise unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")
     return key, variant
+
+
+def method_meant(name: str) -> str:
+    """Returns a sentence on a name that other libraries have for a class (PPO, GRPOTrainer) if it means a built-in
+    method; '' for any other name.
+    """
+    for end in ("Trainer", "Config"):
+        name = name.removesuffix(end)
+    key = method_index.key_of(name) if name else None
+    return f"Methods are given by name: assay.train('{key}', TASK)." if key else ""

@@ -38,7 +38,15 @@ from assay.runs.distributed.ledger import WorkStopped
 from assay.runs.distributed.ranks import Team
 from assay.runs.distributed.worker_pool import gatherers_of
 from assay.runs.folder import CONTENTS, README, Journal
-from assay.runs.given import MethodLike, default_task, given_data, given_method, given_task
+from assay.runs.given import (
+    DEFAULT_METHOD,
+    DEMONSTRATION,
+    MethodLike,
+    default_task,
+    given_data,
+    given_method,
+    given_task,
+)
 from assay.runs.given_model import given_model
 from assay.runs.keywords import Keywords, with_keywords
 from assay.runs.library_versions import check_base
@@ -186,7 +194,7 @@ def check_folder(folder: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- public functions
 @kinds_checked
 def train(
-    method: MethodLike,
+    method: MethodLike | None = None,
     task: Any = None,
     *,
     steps: int | None = None,
@@ -205,10 +213,10 @@ def train(
     mode: Mode | None = None,
     **keywords: Unpack[Keywords],
 ) -> Run:
-    """Trains a method on a task and returns the run. A method is a name, a `Recipe`, a `METHOD`, or a function
-    `recipe(preset)`. A task is a name, a file, a `Task`, a class of Gymnasium environments, a function that makes one,
-    or rows: a list of dicts, a `datasets.Dataset`, a table of pandas, or a pair (training, held-out) of them; None is
-    the method's default task.
+    """Trains a method on a task and returns the run; without a method, as `assay train` alone, a demonstration of a few
+    minutes. A method is a name, a `Recipe`, a `METHOD`, or a function `recipe(preset)`. A task is a name, a file, a
+    `Task`, a class of Gymnasium environments, a function that makes one, or rows: a list of dicts, a
+    `datasets.Dataset`, a table of pandas, or a pair (training, held-out) of them; None is the method's default task.
 
     `out` defaults to runs/<method>-<task>-<seed>. If the folder holds an unfinished run with the same settings, it is
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
@@ -224,6 +232,10 @@ def train(
     A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
     for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
     """
+    if method is None:
+        method = DEFAULT_METHOD
+        asked = {"task": task, "steps": steps, "warmup": warmup}
+        task, steps, warmup = (DEMONSTRATION[name] if value is None else value for name, value in asked.items())
     method, model, data = given_method(method), given_model(model), given_data(data)
     task = default_task(method, data) if task is None else given_task(task)
     options, placement, given = with_keywords(options, placement, keywords, ("callbacks", "sinks"))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.cli.train_command import DEFAULT_METHOD, DEMONSTRATION
 from assay.report import overview
+from assay.runs.given import DEFAULT_METHOD, DEMONSTRATION
 from assay.runs.plot import curve, learning_curve
 from tests.docs.blocks import ROOT
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import assay
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, DataWarning
 from assay.core.record import Score
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.run import Run
 from assay.runs.user_code.rewards import OwnRewards, with_rewards
+from assay.runs.user_code.running import try_rewards
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
 
@@ -100,6 +101,22 @@ def test_rewards_are_logged_apart_and_are_what_is_evaluated(file: str, tmp_path:
     assert {"reward/correct", "reward/short"} <= set(last)
     held_out = last["evaluation_reward/correct"]
     assert last["evaluation"] > held_out  # the mean of both, not of the verifier
+
+
+def test_sft_says_that_it_trains_on_answers_and_not_on_the_reward(file: str) -> None:
+    """It said "rewards and held-out scores are correct", and no reward is asked while it trains."""
+    plan = make_plan("sft", "addition-1", options=RunOptions(own=OwnOptions(reward=(f"{file}:correct",))))
+    with pytest.warns(
+        DataWarning, match="sft learns from the task's own answers; by correct only held-out samples are"
+    ):
+        try_rewards(plan.task, plan.recipe)
+
+
+def test_from_python_what_adds_the_verifier_is_a_keyword(file: str) -> None:
+    """It was `--reward verifier=1.0`, which is no Python."""
+    plan = make_plan("grpo", "addition-1", options=RunOptions(own=OwnOptions(reward=(f"{file}:correct",))))
+    with pytest.warns(DataWarning, match=r"not used \(reward=\[\.\.\., 'verifier'\] adds it\)"):
+        try_rewards(plan.task, plan.recipe)
 
 
 def test_a_broken_reward_is_found_before_anything_is_spent(file: str, tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ def test_without_a_task_it_is_the_methods_own_or_that_of_the_data(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_module, "execute", lambda plan, folder, **how: plan)
     assert assay.train("ppo", steps=1).address == "cartpole"
+    demonstration = assay.train()
+    assert (demonstration.address, demonstration.recipe.name) == ("sorting-5", "grpo"), "as `assay train` alone"
     columns = {"observation": [[0.0], [1.0]], "action": [0, 1], "reward": [1.0, 0.0], "terminal": [False, True]}
     columns |= {"truncated": [False, False], "next_observation": [[1.0], [0.0]]}
     arrays = {name: np.asarray(column) for name, column in columns.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,8 +79,8 @@ def kept_traceback(folder: Path) -> Iterator[None]:
 
 
 def try_rewards(task: Task, recipe: Recipe, folder: Path | None = None) -> None:
-    """Scores a few right, wrong and empty completions before anything is spent, and warns if the task's verifier is
-    left out, unless the folder is of a run that said so when it began.
+    """Scores a few right, wrong and empty completions before anything is spent, and says what own rewards are for (see
+    `say_what_is_rewarded`), unless the folder is of a run that said so when it began.
 
     AssayError if a score is outside of the declared range, or, where none is declared, not from 0 to 1 although a part
     of the recipe reads outcomes as right or wrong.
@@ -91,9 +91,22 @@ def try_rewards(task: Task, recipe: Recipe, folder: Path | None = None) -> None:
     rewards = task.scorer.rewards if isinstance(task.scorer, Ranged) else task.scorer
     names = " + ".join(rewards.weights) if isinstance(rewards, OwnRewards) else "of the task"
     check_unit(recipe, f"reward {names}", scores, rows)
-    if isinstance(rewards, OwnRewards) and VERIFIER not in rewards.weights and not is_begun(folder):
+    if isinstance(rewards, OwnRewards) and not is_begun(folder):
+        say_what_is_rewarded(recipe, list(rewards.weights))
+
+
+def say_what_is_rewarded(recipe: Recipe, names: Sequence[str]) -> None:
+    """Warns if a recipe that samples nothing leaves own rewards to evaluation alone, or if they take the place of the
+    task's verifier.
+    """
+    said = ", ".join(names)
+    if all(one.rollout is None for one in (recipe, *(phase.recipe for phase in recipe.before))):
         warn(
-            f"rewards and held-out scores are {', '.join(rewards.weights)}; the task's own verifier is not used "
-            "(--reward verifier=1.0 adds it)",
+            f"{recipe.name} learns from the task's own answers; by {said} only held-out samples are scored. To train "
+            "on rewards, use a method that samples, such as grpo",
             DataWarning,
         )
+    elif VERIFIER not in names:
+        text = f"rewards and held-out scores are {said}; the task's own verifier is not used"
+        python = f"{text} (reward=[..., '{VERIFIER}'] adds it)"
+        warn(f"{text} (--reward {VERIFIER}=1.0 adds it)", DataWarning, python=python)
