@@ -37,6 +37,8 @@ from assay.parts.sources.completed import InverseDynamics, Rows
 REWARD_RANGE = 30.0
 COLUMNS = {"reward": "reward", "action": "action", "observation": "observation", "dynamics": "next_observation"}
 ENDS = ("best", "worst", "any")
+MOST = 2**31 - 1
+"""Largest whole number of a rule."""
 
 
 class Rule(Protocol):
@@ -265,6 +267,8 @@ class ReferenceRows:
 
     def __call__(self, data: Dataset, seed: int) -> Dataset:
         """Returns the rows; an episode is cut before a row that is left out."""
+        if self.keep_cut not in (0, 1):
+            raise AssayError(f"{self.name}: keep_cut is {self.keep_cut}. Use 0 or 1")
         if len(data) < 2:
             raise AssayError(f"{self.name}: one row has no successor. Use data of two rows or more")
         keep, cut = torch.ones(len(data), dtype=torch.bool), data.truncated & ~data.terminal
@@ -299,8 +303,10 @@ def rule_of(text: str) -> Rule:
             raise AssayError(f"{name}: '{part}' is not a setting. Use {', '.join(f'{one}=...' for one in known)}")
         try:
             settings[key] = known[key](value)
+            if isinstance(settings[key], int) and abs(settings[key]) > MOST:
+                raise ValueError
         except ValueError:
-            kind = "a whole number" if known[key] is int else "a number"
+            kind = f"a whole number, to {MOST:,}" if known[key] is int else "a number"
             raise AssayError(f"{name}: {key} is '{value}'. Use {kind}") from None
     found: Rule = made(**settings)
     return found

@@ -29,6 +29,8 @@ from assay.datasets.dataset import NEEDED, OPTIONAL, REWARDS, Dataset
 from assay.tasks.adapters import hdf5
 
 MINARI = "minari:"
+AGENT = ("agent", "step", "score", "share")
+"""What a description says under `at` of the agent that made the data."""
 HDF5 = (".hdf5", ".h5")
 ABOUT, HASH = "assay", "hash"
 FLAGS, NUMBERS = ("terminal", "truncated", "success", "acted"), ("reward", "logp")
@@ -43,29 +45,56 @@ def read(address: str | Path) -> Dataset:
     if not name:
         raise AssayError("--data is empty. Name a file, a Minari folder, or minari:ID")
     try:
-        if name.startswith(MINARI):
-            from assay.tasks.adapters.minari import minari_episodes
-
-            return from_arrays(*hdf5.join_episodes(minari_episodes(name.removeprefix(MINARI)), name))
-        if not path.exists():
-            raise AssayError("there is no such file or folder")
-        if path.is_dir():
-            if not (path / "meta" / "info.json").is_file():
-                return from_arrays(*hdf5.read_minari(path))
-            from assay.tasks.adapters.lerobot import read_lerobot  # here: other data do not need it
-
-            return from_arrays(*read_lerobot(path))
-        if path.suffix in HDF5:
-            return from_arrays(*hdf5.read_file(path))
-        if path.suffix == ".npz":
-            return read_npz(path)
-        if path.suffix == ".safetensors":
-            return read_safetensors(path)
+        found = read_any(name, path)
+        check_about(found.about)
+        return found
     except AssayError as error:
         raise AssayError(f"data {name}: {error}") from None
     except MemoryError:
         raise AssayError(f"data {name}: it needs more memory than there is. Use a smaller file") from None
-    raise AssayError(f"data {name}: '{path.suffix}' is not a known ending. Use .safetensors, .npz, .hdf5 or a folder")
+    except Exception as error:  # what readers raise at damaged files is no list: errors of C, of zip, of tokens
+        told = f"{type(error).__name__}: {error}"
+        raise AssayError(f"data {name}: it cannot be read ({told}). Check that it is complete") from error
+
+
+def read_any(name: str, path: Path) -> Dataset:
+    """Returns the dataset of an address, in the layout that it has; raises AssayError without the address."""
+    if name.startswith(MINARI):
+        from assay.tasks.adapters.minari import minari_episodes
+
+        return from_arrays(*hdf5.join_episodes(minari_episodes(name.removeprefix(MINARI)), name))
+    if not path.exists():
+        raise AssayError("there is no such file or folder")
+    if path.is_dir():
+        if not (path / "meta" / "info.json").is_file():
+            return from_arrays(*hdf5.read_minari(path))
+        from assay.tasks.adapters.lerobot import read_lerobot  # here: other data do not need it
+
+        return from_arrays(*read_lerobot(path))
+    if not path.is_file():  # a pipe or a device has no end
+        raise AssayError("it is no plain file. Write the data into a file")
+    if path.suffix in HDF5:
+        return from_arrays(*hdf5.read_file(path))
+    if path.suffix == ".npz":
+        return read_npz(path)
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
+    raise AssayError(f"'{path.suffix}' is not a known ending. Use .safetensors, .npz, .hdf5 or a folder")
+
+
+def check_about(about: Mapping[str, Any]) -> None:
+    """Raises AssayError if a description is not in the form in which this library writes it."""
+    rules, agent = about.get("altered", []), about.get("at", dict.fromkeys(AGENT, 0))
+    if not (isinstance(rules, list) and all(isinstance(one, Mapping) and "rule" in one for one in rules)):
+        raise AssayError(f"its description has {short(rules)} as 'altered'. Write a list of rules, or leave it out")
+    numbers = [agent.get(name) for name in AGENT[1:]] if isinstance(agent, Mapping) and AGENT[0] in agent else [None]
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise AssayError(f"its description has {short(agent)} as 'at'. Write {', '.join(AGENT)}, or leave it out")
+
+
+def short(value: Any) -> str:
+    """Returns the beginning of a value's text."""
+    return repr(value)[:60]
 
 
 def write(data: Dataset, path: str | Path) -> Path:
@@ -105,17 +134,17 @@ def read_safetensors(path: Path) -> Dataset:
     try:
         with safe_open(str(path), framework="pt") as file:
             words = file.metadata() or {}
-            columns = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            arrays = {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError) as error:
         raise AssayError(f"it cannot be read ({error}). Check that the file is complete") from None
-    return verified(from_columns(columns, parsed(words.get(ABOUT))), words.get(HASH))
+    return verified(from_arrays(arrays, parsed(words.get(ABOUT))), words.get(HASH))
 
 
 def read_npz(path: Path) -> Dataset:
     """Reads the same columns as arrays; raises AssayError for pickled objects."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = {name: np.asarray(file[name]) for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise AssayError(f"it cannot be read without unpickling ({error}). Write plain arrays") from None
     about, saved = (str(arrays.pop(name)) if name in arrays else None for name in (ABOUT, HASH))
@@ -144,7 +173,7 @@ def parsed(words: str | None) -> dict[str, Any]:
     """Returns the description of a dataset, empty without one."""
     try:
         found = json.loads(words) if words else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -181,9 +210,13 @@ def from_columns(columns: Mapping[str, Tensor], about: Mapping[str, Any]) -> Dat
 
 def column(name: str, array: np.ndarray) -> np.ndarray:
     """Returns one column in its shape and number type."""
-    rows = len(array) if array.ndim else 0
+    if not array.ndim:
+        raise AssayError(f"'{name}' has shape []. It needs one row per decision")
+    rows = len(array)
     if not rows:
         raise AssayError(f"'{name}' has no rows. Record at least one episode")
+    if not array.size:
+        raise AssayError(f"'{name}' has shape {array.shape}, no numbers in a row. Record at least one")
     if name in FLAGS:
         return hdf5.flags(name, array)
     if name in NUMBERS:

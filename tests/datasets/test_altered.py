@@ -93,6 +93,7 @@ def test_late_rewards_keep_returns_and_wait_for_their_turn() -> None:
     ("corrupted:share=2", "share is 2"), ("filtered:of=middle", "of is 'middle'"),
     ("delayed:steps=x", "a whole number"), ("delayed:pace=3", "'pace=3' is not a setting"),
     ("mixed:share=0.5", "no other dataset"), ("delayed:steps=0", "1 or"),
+    (f"origin:number={10**30}", "a whole number, to"), ("d4rl-rows:keep_cut=2", "Use 0 or 1"),
 ])  # fmt: skip
 def test_wrong_rules_are_refused_in_a_sentence(text: str, message: str) -> None:
     with pytest.raises(AssayError, match=message):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -295,9 +297,11 @@ def test_damaged_and_foreign_files_are_refused_with_a_reason(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "column", "why"),
     [
-        ("truncated", lambda one: one.float(), "'truncated' holds torch.float32. It needs true or false"),
+        ("truncated", lambda one: one.float() / 2, "'truncated' has a value that is neither 0 nor 1"),
         ("terminal", lambda one: torch.tensor(True), r"'terminal' has shape \[\]. It needs one row per decision"),
-        ("reward", lambda one: one[:, None], "'reward' has shape"),
+        ("reward", lambda one: one[:, None].expand(-1, 2), "'reward' has shape"),
+        ("action", lambda one: torch.zeros(len(one), 0), r"'action' has shape \(5, 0\), no numbers in a row"),
+        ("action", lambda one: torch.zeros(len(one), dtype=torch.bfloat16), "BFloat16"),
         ("observation", lambda one: torch.tensor(0.0), r"'observation' has shape \[\]"),
     ],
 )
@@ -306,6 +310,85 @@ def test_columns_of_another_kind_are_refused_by_name(name: str, column: Any, why
     save_file({**columns, name: column(columns[name]).contiguous()}, tmp_path / "it.safetensors")
     with pytest.raises(AssayError, match=why):
         read(tmp_path / "it.safetensors")
+
+
+@pytest.mark.parametrize("layout", ["it.hdf5", "it.npz", "it.safetensors"])
+def test_a_file_with_wrong_bytes_is_read_or_refused_and_nothing_else(layout: str, tmp_path: Path) -> None:
+    if layout == "it.hdf5":
+        pytest.importorskip("h5py")
+    path = write(rows(), tmp_path / layout)
+    whole = path.read_bytes()
+    refused = 0
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        wrong = bytearray(whole)
+        for place in draw.integers(0, len(whole), 12):
+            wrong[place] ^= int(draw.integers(1, 256))
+        path.write_bytes(wrong)
+        try:
+            read(path)
+        except AssayError:
+            refused += 1
+    assert refused > 10
+
+
+def test_what_is_no_array_in_a_file_for_numpy_is_refused(tmp_path: Path) -> None:
+    def header(shape: str) -> bytes:
+        words = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+        return b"\x93NUMPY\x01\x00" + len(words).to_bytes(2, "little") + words
+
+    path = tmp_path / "it.npz"
+    for content in (b"text", b"", header(f"({10**30},)"), header("(((((")):
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("observation.npy", content)
+        with pytest.raises(AssayError, match=r"it\.npz: "):
+            read(path)
+    with path.open("wb") as plain:
+        np.save(plain, np.zeros(3))
+    with pytest.raises(AssayError, match=r"it\.npz: it cannot be read"):
+        read(path)
+
+
+def test_a_pipe_is_no_file_of_data(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "it.npz")
+    with pytest.raises(AssayError, match="no plain file"):
+        read(tmp_path / "it.npz")
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ({"altered": 3}, "has 3 as 'altered'"),
+        ({"altered": [3]}, r"has \[3\] as 'altered'"),
+        ({"at": {"agent": {}, "step": "x", "score": 1.0, "share": 1.0}}, "as 'at'"),
+        ({"at": None}, "has None as 'at'"),
+    ],
+)
+def test_a_description_of_another_form_is_refused(about: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match=why):
+        read(write(replace(rows(), about=about), tmp_path / "it.safetensors"))
+
+
+MINARI_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "half": ({"terminations": np.full(2, 0.5)}, "'terminations' has a value that is neither 0 nor 1"),
+    "single": ({"rewards": 1.0}, "rewards of episode 1 is a single number"),
+    "width": ({"observations": np.zeros((3, 5))}, r"'observation' has the shape \(2,\) in one episode and \(5,\)"),
+}
+
+
+@pytest.mark.parametrize("case", MINARI_FAULTS)
+def test_a_wrong_episode_of_minari_is_refused(case: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    changes, why = MINARI_FAULTS[case]
+    with h5py.File(tmp_path / "main_data.hdf5", "w") as file:
+        for number in range(2):
+            columns: dict[str, Any] = {"observations": np.zeros((3, 2)), "actions": np.zeros((2, 1))}
+            columns |= {"rewards": np.ones(2), "terminations": np.zeros(2, bool), "truncations": np.zeros(2, bool)}
+            group = file.create_group(f"episode_{number}")
+            for name, column in (columns | (changes if number else {})).items():
+                group[name] = column
+    with pytest.raises(AssayError, match=why):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("case", ["attribute", "number", "group", "space"])
@@ -385,6 +468,7 @@ D4RL_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "finite": ({"observations": np.full((7, 2), np.inf)}, "'observation' is not finite"),
     "reward": ({"rewards": np.zeros((7, 2))}, "one number per row"),
     "text": ({"actions": np.array([b"x"] * 7)}, "not numbers"),
+    "masks": ({"masks": np.zeros(3)}, "'masks' has 3 rows"),
 }
 
 

@@ -66,10 +66,10 @@ def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
     with opened(path) as file:
         if any(name.startswith("episode_") for name in file):
             return join_episodes((episodes_of(file), metadata_of(path.parent)), path.name)
-        flat: Arrays = {}
-        file.visititems(lambda name, item: flat.update({name: item[()]}) if shape_of(item) is not None else None)
+        flat: dict[str, Any] = {}
+        file.visititems(lambda name, item: flat.update({name: item}) if shape_of(item) is not None else None)
         about = object_of(file.attrs.get("assay"), "attribute 'assay'")
-    return columns_of_d4rl(flat), about
+        return columns_of_d4rl(flat), about  # reads only what it names: pictures beside it may be many
 
 
 def shape_of(item: Any) -> tuple[int, ...] | None:
@@ -95,7 +95,7 @@ NEORL2 = {
 """Names of NeoRL-2's arrays (arXiv:2503.19267), and D4RL's."""
 
 
-def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
+def columns_of_d4rl(flat: Mapping[str, Any]) -> Arrays:
     """Returns D4RL's arrays as Assay's columns.
 
     Without `next_observations` the observation after a row is the next row's; a truncated row has none and is left
@@ -108,6 +108,8 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
             f"it has no '{missing[0]}' (it has: {', '.join(sorted(flat)) or 'nothing'}), so it is not D4RL's layout"
         )
     columns = {ours: np.asarray(flat[name]) for name, ours in D4RL.items() if name in flat}
+    if "masks" in flat:
+        columns["masks"] = np.asarray(flat["masks"])
     if single := [name for name, column in columns.items() if not column.ndim]:
         raise AssayError(f"'{single[0]}' is a single number. It needs one row for each decision")
     rows = len(columns["terminal"])
@@ -115,8 +117,8 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
     if odd:
         raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'terminal' {rows}. All columns need as many")
     columns |= {name: flags(name, columns[name]) for name in ("terminal", "truncated") if name in columns}
-    if "masks" in flat:  # OGBench: `terminals` ends an episode, `masks` is 0 where it does not bootstrap
-        ended = np.asarray(flat["masks"]).reshape(rows) == 0
+    if "masks" in columns:  # OGBench: `terminals` ends an episode, `masks` is 0 where it does not bootstrap
+        ended = ~flags("masks", columns.pop("masks"))
         columns["truncated"], columns["terminal"] = columns["terminal"] & ~ended, ended
     if "reward" not in columns:
         columns["truncated"] = columns["terminal"] | columns.get("truncated", False)
@@ -239,6 +241,11 @@ def join_episodes(
             parts.setdefault(key, []).append(column)
     if not parts:
         raise AssayError("it has no episodes")
+    for key, columns in parts.items():
+        if len(shapes := sorted({column.shape[1:] for column in columns})) > 1:
+            raise AssayError(
+                f"'{key}' has the shape {shapes[0]} in one episode and {shapes[1]} in another. Use one task"
+            )
     whole = {key: np.concatenate(columns) for key, columns in parts.items()}
     whole = {key: column for key, column in whole.items() if len(column) == len(whole["reward"])}
     for space, keys in (("observation_space", ("observation", "next_observation")), ("action_space", ("action",))):
@@ -257,10 +264,14 @@ def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
     for key, column in (("observations", seen), ("actions", episode["actions"])):
         if not isinstance(column, np.ndarray):
             raise AssayError(f"{key} of episode {number} have several components. Flatten them into one vector first")
+    single = [key for key in sorted(EPISODE) if key != "observations" and not np.ndim(episode[key])]
+    if single or not np.ndim(seen) or not all(np.ndim(column) for column in goals.values()):
+        name = (single or ["observations"])[0]
+        raise AssayError(f"{name} of episode {number} is a single number. It needs one row for each decision")
     lengths = {key: len(episode[key]) for key in EPISODE - {"observations"}}
     if len(seen) != len(reward) + 1 or set(lengths.values()) != {len(reward)}:
         raise AssayError(f"episode {number} has {len(seen)} observations and {lengths}. T + 1 and T are needed")
-    terminal, truncated = (np.asarray(episode[key]).astype(bool) for key in ("terminations", "truncations"))
+    terminal, truncated = (flags(key, np.asarray(episode[key])) for key in ("terminations", "truncations"))
     truncated[-1:] |= ~terminal[-1:]
     if goals:
         goals = {"achieved": goals["achieved"][:-1], "next_achieved": goals["achieved"][1:], "goal": goals["goal"][:-1]}
@@ -275,7 +286,7 @@ def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
             "next_observation": seen[1:],
         }
         | goals
-        | {ours: column[1:] for ours, column in infos.items() if len(column) == len(reward) + 1}
+        | {ours: column[1:] for ours, column in infos.items() if np.shape(column)[:1] == (len(reward) + 1,)}
     )
 
 
