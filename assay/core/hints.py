@@ -133,7 +133,7 @@ OTHERWISE = {
     "Several seeds are trained by assay train METHOD --seeds N, in Python by assay.compare([METHOD], TASK, seeds=N).": (
         "seeds", "num_seeds", "n_seeds",
     ),
-    "What a run prints is chosen by --json, in Python by mode=assay.runs.progress.Mode.SILENT.": (
+    "What a run prints is chosen by assay train METHOD --json, in Python by mode=assay.runs.progress.Mode.SILENT.": (
         "verbose", "quiet", "silent", "progress_bar", "disable_tqdm",
     ),
     "A trained policy is filmed by: assay evaluate RUN --video 1.": ("capture_video", "render", "render_mode"),

@@ -13,6 +13,9 @@ from assay.core.hints import nearest
 from assay.runs import method_index
 from assay.runs.user_code.addresses import METHODS, Address, installed_address, parsed_address
 
+INSTEAD = {"kto": "dpo trains on completions with labels, joined to pairs."}
+"""What trains on the data of a method that is not built in."""
+
 
 def method_key(name: str) -> str:
     """Returns the name that a method's claims are kept under: without the variant, or the address of an own method."""
@@ -45,7 +48,7 @@ def known_method(name: str) -> tuple[str, str]:
         first = [entry.key for entry in method_index.entries().values() if entry.start_for]  # of equally near names
         known = [*first, *method_index.names(), *metadata.entry_points(group=METHODS).names]
         short = [full for full in known if full.endswith(f":{asked}")]
-        meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else ""
+        meant = f"assay list shows all; '{asked}' is a variant: {short[0]}." if short else INSTEAD.get(asked, "")
         raise unknown("method", name, known, meant or "assay list shows all; a file (FILE.py) works too.")
     return key, variant
 

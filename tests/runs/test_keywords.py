@@ -55,7 +55,7 @@ def test_a_keyword_is_the_option_of_its_name() -> None:
         ({"gamma": 0.9}, r"'gamma' is no option\. Did you mean settings=\{'discount': X\}"),
         ({"policy_kwargs": {}}, r"'policy_kwargs' is no option\. Did you mean body="),
         ({"seeds": 5}, r"in Python by assay\.compare\(\[METHOD\], TASK, seeds=N\)"),
-        ({"verbose": 1}, r"in Python by mode=assay\.runs\.progress\.Mode\.SILENT"),
+        ({"verbose": 1}, r"METHOD --json, in Python by mode=assay\.runs\.progress\.Mode\.SILENT"),
         ({"max_tokens": "many"}, "--max-tokens is 'many'. Use a whole number"),
         ({"reward": 3}, "reward"),
         ({"reward": dict}, "is not a function"),

@@ -77,6 +77,11 @@ def test_names_mean_one_method_each() -> None:
         assert catalogue.find_method(name.replace("-", "_").upper())[0] == meant
 
 
+def test_a_method_that_is_not_built_in_leads_to_the_one_for_its_data() -> None:
+    with pytest.raises(AssayError, match=r"no method 'kto'\. dpo trains on completions with labels"):
+        catalogue.find_method("kto")
+
+
 @pytest.mark.parametrize("name", ["judge", "fixed", "none", "tags"])
 def test_the_short_name_of_a_variant_is_no_name_of_a_method(name: str) -> None:
     with pytest.raises(AssayError, match=f"'{name}' is a variant: .*:{name}"):

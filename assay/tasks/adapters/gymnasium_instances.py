@@ -251,7 +251,10 @@ def spaces_of(environment: Any) -> tuple[Any, Any]:
     for space, role in zip(found, ("observation", "action"), strict=True):
         if space is None:
             who = type(environment).__name__
-            raise AssayError(f"{who} has no {role}_space. Set self.{role}_space, a gymnasium.spaces.Space, in __init__")
+            more = ". A class whose prompt and replies are texts needs max_turns = N" if found == [None, None] else ""
+            raise AssayError(
+                f"{who} has no {role}_space. Set self.{role}_space, a gymnasium.spaces.Space, in __init__{more}"
+            )
     return found[0], found[1]
 
 

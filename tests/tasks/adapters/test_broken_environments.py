@@ -145,6 +145,7 @@ EARLY = {
         r"step\(\) raised IndexError",
     ),
     "no observation space": (broken(observation_space=None), "has no observation_space. Set"),
+    "no space at all": (broken(observation_space=None, action_space=None), "texts needs max_turns = N"),
     "no action space": (broken(action_space=None), "has no action_space. Set self.action_space"),
     "a space of text": (broken(observation_space=spaces.Text(9)), r"observation_space is Text.* Use Box"),
     "an empty space": (broken(observation_space=spaces.Dict({})), "is empty"),
