@@ -195,6 +195,8 @@ def answers_of(row: Mapping[str, Any], column: str, where: str) -> list[str]:
 def pair(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
     """Reads (prompt, chosen, rejected): texts; messages after a prompt; or whole conversations with a common prompt."""
     both = [row.get(name) for name in ("chosen", "rejected")]
+    if {list, str} == {type(one) for one in both}:
+        raise AssayError(f"{where}: of 'chosen' and 'rejected' one is a text and one messages. Give both in one form")
     if "prompt" in row:
         completions = [completion_of(row, name, where) for name in ("chosen", "rejected")]
         return prompt_of(row, "prompt", where), *completions

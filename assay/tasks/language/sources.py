@@ -1,4 +1,4 @@
-"""Rows of files and folders as lines of JSON: JSON lines, JSON arrays, Parquet, Arrow, gzip, and folders of `datasets`.
+"""Rows of files and folders as lines of JSON: JSON lines and arrays, CSV, Parquet, Arrow, gzip, folders of `datasets`.
 
 A folder is one that `datasets.save_to_disk` wrote (of one split, or of several), or one with files that are named after
 their split: train.jsonl, test.parquet, data/train-00000-of-00002.parquet.
@@ -6,6 +6,8 @@ their split: train.jsonl, test.parquet, data/train-00000-of-00002.parquet.
 
 from __future__ import annotations
 
+import csv
+import datetime
 import gzip
 import json
 import re
@@ -19,7 +21,7 @@ from assay.core.extras import require
 
 MAX_LINE = 1 << 24
 TABLES = (".parquet", ".arrow")
-SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", *TABLES)
+SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", *TABLES)
 TRAIN, HELD_OUT = ("train", "training"), ("test", "validation", "valid", "val", "dev", "eval")
 """Names of splits; of several held-out ones the first counts."""
 
@@ -57,6 +59,9 @@ def lines_in(file: Path) -> Iterator[bytes]:
     """Yields the rows of one file, by its name and its first character."""
     if file.suffix in TABLES:
         yield from table_lines(file)
+        return
+    if file.suffix == ".csv":
+        yield from csv_lines(file)
         return
     try:
         with opened(file) as stream:
@@ -96,9 +101,50 @@ def table_lines(file: Path) -> Iterator[bytes]:
         batches = library.ParquetFile(file).iter_batches() if kind == "Parquet" else arrow_batches(library, file)
         for batch in batches:
             for row in batch.to_pylist():
-                yield json.dumps(without_none(row)).encode()
+                yield json_of_row(without_none(row), file)
     except (OSError, ValueError, TypeError) as error:
         raise AssayError(f"{file} cannot be read as {kind} with texts and numbers ({error})") from error
+
+
+def json_of_row(row: Mapping[str, Any], file: Path) -> bytes:
+    """Returns a table's row as a line of JSON, dates as ISO texts; AssayError names a column of another type."""
+    try:
+        return json.dumps(row, default=iso_text).encode()
+    except TypeError as error:
+        for name, value in row.items():
+            try:
+                json.dumps(value, default=iso_text)
+            except TypeError:
+                what = f"{file}: column '{name}' holds {type(value).__name__}, not texts and numbers"
+                raise AssayError(f"{what}. Leave the column out, or write it as text") from error
+        raise
+
+
+def iso_text(value: Any) -> str:
+    """Returns a date or time as a text; TypeError for what is none."""
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not a text or a number")
+
+
+def csv_lines(file: Path) -> Iterator[bytes]:
+    """Yields the rows of a CSV file with a header as objects of texts; an empty value is left out."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.reader(iter(lambda: stream.readline(MAX_LINE), ""), strict=True)
+            names = next(rows, [])
+            if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+                raise AssayError(f"{file}: its header '{names[0][:60]}' has no commas. Separate the columns by commas")
+            if len(set(names)) < len(names) or not all(names):
+                told = ", ".join(names)[:60]
+                raise AssayError(f"{file}: its header '{told}' has an empty name, or one twice. Name each column once")
+            for place, row in enumerate(filter(None, rows), 1):
+                if len(row) != len(names):
+                    told = f"{file}, row {place} has {len(row)} values and the header {len(names)} names"
+                    raise AssayError(f"{told}. Write a text with commas in quotation marks")
+                yield json.dumps({name: value for name, value in zip(names, row, strict=True) if value}).encode()
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise AssayError(f"{file} cannot be read as CSV in UTF-8 ({error}). Is it complete?") from error
 
 
 def arrow_batches(library: Any, file: Path) -> Iterator[Any]:

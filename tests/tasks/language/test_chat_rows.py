@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from assay.core.errors import AssayError
 from assay.rollouts.text import Conversation, Said
 from assay.runs import catalogue
 from assay.runs.resolved import anchored
+from assay.tasks.language.rows import pair
+from assay.tasks.language.sources import json_of_row
 from tests.optional import Optional
 
 pyarrow = Optional("pyarrow")
@@ -146,6 +149,37 @@ def test_arrays_and_gzip_have_the_same_rows_as_lines(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text("[{},")
     with pytest.raises(AssayError, match="is not a JSON array"):
         prompts(tmp_path / "f.json")
+
+
+def test_a_csv_file_with_a_header_has_rows_of_texts(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("\ufeffprompt,answer\n" + "".join(f'"q{k}, please",{k}\n' for k in range(40)), encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"q{k}, please", "answer": str(k)}) + "\n" for k in range(40))
+    )
+    assert prompts(file) == prompts(tmp_path / "b.jsonl")
+    for text, why in {
+        "prompt;answer\na;b\n": "Separate the columns by commas",
+        "prompt,prompt\na,b\n": "one twice",
+        "prompt,answer\na,b,c\n": "row 1 has 3 values and the header 2 names",
+        'prompt,answer\n"a': "cannot be read as CSV",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(AssayError, match=why):
+            prompts(file)
+
+
+def test_a_table_s_dates_are_texts_and_bytes_are_refused_by_their_column(tmp_path: Path) -> None:
+    file = Path("a.parquet")
+    assert json_of_row({"day": date(2020, 1, 2)}, file) == b'{"day": "2020-01-02"}'
+    with pytest.raises(AssayError, match=r"a\.parquet: column 'raw' holds bytes"):
+        json_of_row({"day": date(2020, 1, 2), "raw": b"x"}, file)
+
+
+def test_a_pair_of_a_text_and_of_messages_is_refused() -> None:
+    chosen = [{"role": "assistant", "content": "a"}]
+    with pytest.raises(AssayError, match="Give both in one form"):
+        pair({"prompt": "q", "chosen": chosen, "rejected": "b"}, "line 1")
 
 
 def test_a_folder_names_its_splits(tmp_path: Path) -> None:
