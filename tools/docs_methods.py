@@ -43,6 +43,7 @@ NEEDS = {
     "self-redteam": "a game of several roles",
     "spct-grm": "prompts with `responses` to judge, and the `best` of them",
     "zero-shot-rl": "a task with goals",
+    "breeze": "a task with goals",
 }
 """Methods that need more of a task than prompts, an environment or a dataset have."""
 FIELDS = {

@@ -19,7 +19,7 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
 
 CLAIMS = Claims(
     mutants=(
-        Edit("the trained actor in the target", SmoothedTwin.__call__, "model(self.actor)", 'model("actor")'),
+        Edit("the trained actor in the target", SmoothedTwin.__call__, "view, self.actor,", 'view, "actor",'),
         Edit("the trained critics in the target", SmoothedTwin.__call__, "model(self.q)", 'model("q")'),
         Edit("the actor moves at every update", recipes.td3, "optimizer=step, every=2", "optimizer=step"),
         Edit("the target actor follows at every update", recipes.td3, 'of="actor", rate=0.005, every=2',

@@ -1,7 +1,7 @@
 """il-data-quality: cloning demonstrations with two kinds of noise, and what of a dataset foretells how well it goes.
 
-    action noise   expert(s) + sigma_p n is recorded and done
-    system noise   expert(s) is recorded, expert(s) + sigma_s n is done
+    action noise   recorded = done = expert(s) + sigma_p n
+    system noise   recorded = expert(s),   done = expert(s) + sigma_s n
     KL(rho_A || rho_E) <= 1/H sum over t < H of (H - 1 - t) E_{s ~ rho_A^t} KL(pi_A(.|s) || pi_E(.|s))
 
 Belkhale, Cui & Sadigh 2023. A dataset is good if its clone stays where the data are: where like states have like

@@ -14,53 +14,6 @@ numbers are `Estimate`s: a value with a confidence interval and the count behind
     sensitivity        how far a change of the reward moves the optimal policy
 """
 
-from assay.statistics.aggregates import iqm, mean, median, optimality_gap, probability_of_improvement
-from assay.statistics.curves import performance_profile, sample_efficiency
-from assay.statistics.datasets import described, state_action_coverage, trajectory_quality
-from assay.statistics.demonstrations import Imitability, imitability
-from assay.statistics.intervals import Estimate, difference_interval, mean_interval
-from assay.statistics.passk import coverage, crossover, majority_at_k, majority_vote, pass_at_k, pass_at_k_intervals
-from assay.statistics.scores import bootstrap, compare
-from assay.statistics.search_space import Choice, Space, Uniform, Whole
-from assay.statistics.sensitivity import largest_shift, optimal_policy, policy_shift
-from assay.statistics.sequential import SequentialTest, decide
-from assay.statistics.tuning import HyperbandSearch, RandomSearch, TuningPlan, tune
+from assay.core.lazy import attach
 
-__all__ = [
-    "Choice",
-    "Estimate",
-    "HyperbandSearch",
-    "Imitability",
-    "RandomSearch",
-    "SequentialTest",
-    "Space",
-    "TuningPlan",
-    "Uniform",
-    "Whole",
-    "bootstrap",
-    "compare",
-    "coverage",
-    "crossover",
-    "decide",
-    "described",
-    "difference_interval",
-    "imitability",
-    "iqm",
-    "largest_shift",
-    "majority_at_k",
-    "majority_vote",
-    "mean",
-    "mean_interval",
-    "median",
-    "optimal_policy",
-    "optimality_gap",
-    "pass_at_k",
-    "pass_at_k_intervals",
-    "performance_profile",
-    "policy_shift",
-    "probability_of_improvement",
-    "sample_efficiency",
-    "state_action_coverage",
-    "trajectory_quality",
-    "tune",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

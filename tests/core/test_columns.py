@@ -22,7 +22,7 @@ from assay.core.slots import Credit, Objective
 from assay.methods.r2vpo import METHOD, FollowVariance
 from assay.parts import Multiplier, WithGreedy
 
-SAID = re.compile(r"B(T[NAK]?)?(: [^:].*[^.])?")
+SAID = re.compile(r"B(T[NAKE]?)?(: [^:].*[^.])?")
 """Axes, then the meaning without a full stop."""
 
 

@@ -110,7 +110,7 @@ def test_numbers_that_make_no_run_are_refused(changes: dict[str, int]) -> None:
         (lambda: make_plan("grpo", "bandit", placement="cpu"), "placement is 'cpu'.*Use a Placement"),  # type: ignore[arg-type]
         (lambda: make_plan("grpo", "addition-1", model=3), "model is 3. Use the folder"),  # type: ignore[arg-type]
         (lambda: make_plan("grpo", "x" * 10_000), "task 'xxx.* has 10,000 characters"),
-        (lambda: assay.train("grpo", "bandit", out=3), "out is 3. Use a path"),  # type: ignore[arg-type]
+        (lambda: assay.train("grpo", "bandit", out=3), "out is 3. Use a text or a Path or None"),  # type: ignore[arg-type]
         (lambda: assay.resume(None), "folder is None. Use a path"),  # type: ignore[arg-type]
         (lambda: assay.resume(None, trust_code=True), "folder is None. Use a path"),  # type: ignore[arg-type]
         (lambda: assay.load(3), "folder is 3. Use a path"),  # type: ignore[arg-type]
