@@ -14,6 +14,16 @@ from assay.claims.probes import steps
 
 SEEN, PLACES = (torch.full((3,), 3.0), torch.zeros(3)), (torch.tensor([1.0, 3.0]), torch.tensor([0.0, 1.0]))
 """Half range and centre of observations and goals."""
+LENGTH_TERM = (
+    "Orthonormal.__call__: ((back @ back.T).square() * rows.others()).sum() - 2.0 * ... -> "
+    "((back @ back.T).square() * rows.others()).sum() + 2.0 * ...",
+    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> 2.0",
+    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> "
+    "(back.square().sum(-1) * rows.weight).sum()",
+    "Orthonormal.__call__: back.square().sum(-1) * rows.weight -> rows.weight",
+)
+FIXED_LENGTH = dict.fromkeys(LENGTH_TERM, "B has a fixed length, so the gradient of this term is 0 but for rounding")
+"""Mutants of the part of the orthonormality loss that only depends on the length of B, with the reason."""
 
 
 def waves(value: Tensor, half: Tensor, centre: Tensor) -> Tensor:

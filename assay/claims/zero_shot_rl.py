@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import About, Claims, Edit, Exact, Measured, built, follows_schedule, probes
-from assay.claims.measures import SEEN, ByHand, backward, forward, on_sphere, waves
+from assay.claims.measures import FIXED_LENGTH, SEEN, ByHand, backward, forward, on_sphere, waves
 from assay.claims.probes import GOAL_BOX, GOAL_CHOICE, steps
 from assay.method import CONTINUOUS, CONTROL, CriticLoss, Recipe, Spec, forward_backward
 from assay.methods.zero_shot_rl import CAREFUL, ON_MEASURES, ConservativeValues, vc_fb
@@ -84,17 +84,6 @@ def acting_errors(recipe: Recipe, spec: Spec) -> float:
     return sum(float(gap.abs().max().detach()) for gap in gaps)
 
 
-LENGTH_TERM = (
-    "Orthonormal.__call__: ((back @ back.T).square() * rows.others()).sum() - 2.0 * ... -> "
-    "((back @ back.T).square() * rows.others()).sum() + 2.0 * ...",
-    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> 2.0",
-    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> "
-    "(back.square().sum(-1) * rows.weight).sum()",
-    "Orthonormal.__call__: back.square().sum(-1) * rows.weight -> rows.weight",
-)
-"""Mutants of the part of the orthonormality loss that only depends on the length of B."""
-
-
 POOR, FULL = Play(episodes=10, noise=0.0), Play(episodes=50, noise=0.5)
 """An expert without exploration, and five times as many episodes of half-random exploration."""
 
@@ -107,7 +96,7 @@ def more_goals(name: str, conservative: tuple[CriticLoss, ...], data: Play, marg
 
 
 CLAIMS = Claims(
-    equivalent=dict.fromkeys(LENGTH_TERM, "B has a fixed length, so the gradient of this term is 0 but for rounding"),
+    equivalent=FIXED_LENGTH,
     mutants=(
         Edit("the diagonal is in the square", MeasuredRows.others, " - torch.diag(self.weight)", ""),
         Edit("the target policy chooses", MeasureLoss.__call__, "rows.model.decide", "target.decide"),
