@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, probes, same_gradient, steps
 from assay.datasets.altered import ReferenceRows
 from assay.datasets.dataset import Dataset, from_experience
 from assay.datasets.episodes import to_experience
@@ -88,13 +88,16 @@ def distance_from_iql(ours: Recipe) -> float:
 
 CLAIMS = Claims(
     claims=(
+        same_gradient("its gradients are those of iql's formulas", recipe, steps.iql_losses,
+                      lambda: probes.transitions(num=64), probes.BOX_SPEC),
         Exact("a return half way between D4RL's references scores 50, and the ends of all 147 score 0 and 100",
               references_gap, at_most=1e-4),
         Exact("the rows of D4RL's own reader are those by hand, wrong successors included", wrong_rows, equals=0.0),
         Exact("a cut episode goes on being paid: its first state is worth 10", lambda: value("cut"), equals=10.0),
         Exact("read as terminal, the same rows are worth 2.71", lambda: value("terminal"), equals=2.71),
         Exact("a dataset laid out as episodes is the same dataset", laid_out_wrongly, equals=0.0),
-        Exact("its updates are iql's to the bit", lambda: distance_from_iql(recipe()), equals=0.0, tolerance=0.0),
+        Exact("its updates are iql's to the bit", lambda: distance_from_iql(recipe()), equals=0.0, tolerance=0.0,
+              of="updates"),
         Exact("cloning draws rows of the dataset", lambda: probes.foreign_rows(cloned(log=Log(3)), pendulum()),
               equals=0.0, of="bc"),
         # What would refute it: that cloning is as good, so that nothing needs to be stitched.

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Gain, Measured, probes
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, probes, same_gradient, steps
 from assay.datasets import altered
 from assay.datasets.dataset import Dataset, join_datasets
 from assay.datasets.made import Own
@@ -116,6 +116,8 @@ def offline_gap(ours: Recipe) -> float:
 
 CLAIMS = Claims(
     claims=(
+        same_gradient("its gradients are those of iql's formulas", recipe, steps.iql_losses,
+                      lambda: probes.transitions(num=64), probes.BOX_SPEC),
         Exact("reports of four curves are those by hand, one with a dip of .15 and one with a window of 1", reports_gap,
               at_most=1e-9),
         Exact("provenance stays with each episode through joins, filters and parts", provenance_lost, equals=0.0),
@@ -124,7 +126,8 @@ CLAIMS = Claims(
               of="theory"),
         Exact("values of the same walks lead from A to C, five decisions before the reward", lambda: stitched(
               by_value=True), equals=DISCOUNT**5, of="theory"),
-        Exact("its offline updates are iql's to the bit", lambda: offline_gap(recipe()), equals=0.0, tolerance=0.0),
+        Exact("its offline updates are iql's to the bit", lambda: offline_gap(recipe()), equals=0.0, tolerance=0.0,
+              of="updates"),
         Exact("online all models begin as they were left, with the same losses on half old rows", hands_over,
               equals=0.0, of="phases"),
         # What would refute it: that cloning is as good on play, so that values add nothing to it.

@@ -30,7 +30,7 @@ MOST = max(2, 180 // len(METHODS))
 methods become more, fewer of each, spread over its code. With --all-cases, 24.
 """
 UNTRIED = {"d4rl", "d5rl", "neorl2", "ogsrl", "pasta", "policy-guided-diffusion"}
-"""Methods of which this sample is all that was tried yet: `assay list` shows it, `assay claim KEY --mutants` tries all."""
+"""Methods of which only this sample was tried yet, as `assay list` shows; `assay claim KEY --mutants` tries all."""
 
 
 @pytest.mark.parametrize("key", METHODS)

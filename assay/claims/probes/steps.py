@@ -185,11 +185,23 @@ def iql(seen: Seen, discount: float, level: float) -> dict[str, Tensor]:
 
 
 def cloned_by_gain(seen: Seen, inverse_temperature: float = 3.0) -> Tensor:
-    """Returns IQL's loss of a policy of discrete actions: likelihoods weighted by e^(3 * gain), at most 100."""
+    """Returns IQL's loss of the policy: likelihoods weighted by e^(3 * gain), at most 100; a Gaussian's but for a
+    constant.
+    """
     step, models = step_of(seen), seen.models
+    actor = models["actor"]
     gain = output(models["q_target"], step.now, step.action).amin(0) - output(models["value"], step.now)
-    logp = output(models["actor"], step.now).log_softmax(-1)[torch.arange(len(step.reward)), step.action]
+    if step.action.is_floating_point():
+        error = (in_half_ranges(step.action) - output(actor, step.now)) / actor.log_std.exp()
+        logp = -(error.square() / 2 + actor.log_std).sum(-1)
+    else:
+        logp = output(actor, step.now).log_softmax(-1)[torch.arange(len(step.reward)), step.action]
     return -step.mean((inverse_temperature * gain).exp().clamp(max=100.0).detach() * logp)
+
+
+def iql_losses(seen: Seen) -> dict[str, Tensor]:
+    """Returns IQL's losses of V, Q and the policy with its usual settings."""
+    return {**iql(seen, 0.99, 0.7), "actor": cloned_by_gain(seen)}
 
 
 def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = None) -> tuple[Tensor, Tensor]:
