@@ -56,6 +56,7 @@ NAMED: dict[str, str] = {
     "reward_model in runs/user_code/reward_model.py": "the option --reward-model",
     "Finished in runs/worker.py": "a word of a sentence",
     "score in report/paper.py": "the result of a run, not the metric of a loss",
+    "score in datasets/files.py": "the score of the agent that made the data, in their description",
     "right_signs in report/units.py": "until a measured claim states the unit of its metric",
     **{f"{name} in {file}": "the optimizers with traces and averages state there which metrics they read"
        for file, names in (

@@ -121,7 +121,7 @@ def json_of_row(row: Mapping[str, Any], file: Path) -> bytes:
 
 
 def iso_text(value: Any) -> str:
-    """Returns a date or time as a text; TypeError for what is none."""
+    """Returns a date or time as a text; TypeError for anything else."""
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is not a text or a number")
