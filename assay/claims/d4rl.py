@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Expect, Measured, probes, same_gradient, steps
+from assay.claims import About, Claims, Edit, Exact, Expect, Measured, probes, same_gradient, same_weights, steps
 from assay.datasets.altered import ReferenceRows
 from assay.datasets.dataset import Dataset, from_experience
 from assay.datasets.episodes import to_experience
 from assay.datasets.made import Own
-from assay.method import Recipe, cloned, iql
+from assay.method import cloned, iql
 from assay.methods.d4rl import METHOD, recipe
 from assay.parts import Log
 from assay.statistics.references import published, reference
@@ -79,13 +79,6 @@ def laid_out_wrongly() -> float:
     return wrong
 
 
-def distance_from_iql(ours: Recipe) -> float:
-    """Returns the largest difference of any weight from iql's in five updates."""
-    data = probes.transitions(dtype=torch.float32)
-    found, base = (probes.history(one, data, probes.BOX_SPEC, 5) for one in (ours, iql()))
-    return probes.worst(*(probes.distance(a[name], b[name]) for a, b in zip(found, base, strict=True) for name in b))
-
-
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of iql's formulas", recipe, steps.iql_losses,
@@ -96,8 +89,7 @@ CLAIMS = Claims(
         Exact("a cut episode goes on being paid: its first state is worth 10", lambda: value("cut"), equals=10.0),
         Exact("read as terminal, the same rows are worth 2.71", lambda: value("terminal"), equals=2.71),
         Exact("a dataset laid out as episodes is the same dataset", laid_out_wrongly, equals=0.0),
-        Exact("its updates are iql's to the bit", lambda: distance_from_iql(recipe()), equals=0.0, tolerance=0.0,
-              of="updates"),
+        same_weights("its updates are iql's to the bit", recipe, iql, of="updates"),
         Exact("cloning draws rows of the dataset", lambda: probes.foreign_rows(cloned(log=Log(3)), pendulum()),
               equals=0.0, of="bc"),
         # What would refute it: that cloning is as good, so that nothing needs to be stitched.

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import About, Claims, Edit, Exact, Gain, Measured, probes, same_gradient, steps
+from assay.claims import About, Claims, Edit, Exact, Gain, Measured, probes, same_gradient, same_weights, steps
 from assay.datasets import altered
 from assay.datasets.dataset import Dataset, join_datasets
 from assay.datasets.made import Own
-from assay.method import Draw, Phase, Recipe, cloned, iql
+from assay.method import Draw, Phase, cloned, iql
 from assay.methods.d5rl import METHOD, fine_tuned, recipe
 from assay.parts import Retained
 from assay.statistics.fine_tuning import FineTuning, fine_tuning
@@ -107,13 +107,6 @@ def hands_over() -> float:
     return float(wrong)
 
 
-def offline_gap(ours: Recipe) -> float:
-    """Returns the largest difference of any weight from iql's in five updates."""
-    data = probes.transitions(dtype=torch.float32)
-    found, base = (probes.history(one, data, probes.BOX_SPEC, 5) for one in (ours, iql()))
-    return probes.worst(*(probes.distance(a[name], b[name]) for a, b in zip(found, base, strict=True) for name in b))
-
-
 CLAIMS = Claims(
     claims=(
         same_gradient("its gradients are those of iql's formulas", recipe, steps.iql_losses,
@@ -126,8 +119,7 @@ CLAIMS = Claims(
               of="theory"),
         Exact("values of the same walks lead from A to C, five decisions before the reward", lambda: stitched(
               by_value=True), equals=DISCOUNT**5, of="theory"),
-        Exact("its offline updates are iql's to the bit", lambda: offline_gap(recipe()), equals=0.0, tolerance=0.0,
-              of="updates"),
+        same_weights("its offline updates are iql's to the bit", recipe, iql, of="updates"),
         Exact("online all models begin as they were left, with the same losses on half old rows", hands_over,
               equals=0.0, of="phases"),
         # What would refute it: that cloning is as good on play, so that values add nothing to it.
